@@ -180,6 +180,8 @@ fn run_target(programs: &Path, target: &Target, span: Span) -> Outcome {
         fs::create_dir_all(folder).map_err(context(format!("cannot make {}", folder.display())))?;
     }
     let mut fuzzer = Command::new(programs.join(name));
+    // The names of a stack take more memory than a target may hold: it would hang where it should say what is wrong.
+    fuzzer.env("RUST_BACKTRACE", "0");
     match span {
         Span::Time { time_s } => fuzzer.arg(format!("-max_total_time={time_s}")),
         Span::Test => fuzzer.args([

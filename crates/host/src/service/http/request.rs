@@ -43,9 +43,11 @@ pub(super) enum Refusal {
     Host,
 }
 
-/// Whether `bytes` hold all of a head.
+/// Whether no more is needed than `bytes` to answer: they hold all of a head, or what no head begins with. The parser
+/// says so, for it takes other ends of lines than CR LF, too: who waits for that one end waits for ever.
 pub(super) fn is_whole(bytes: &[u8]) -> bool {
-    bytes.windows(4).any(|end| end == b"\r\n\r\n")
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    !matches!(httparse::Request::new(&mut headers).parse(bytes), Ok(httparse::Status::Partial))
 }
 
 impl Request {
@@ -192,6 +194,17 @@ mod tests {
         assert_eq!(of("GET / HTTP/1.1\r\n\r\n", &Hosts::Any), Ok("/".to_owned()));
         let two = "GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n";
         assert_eq!(of(two, &here()), Err(Refusal::Malformed));
+    }
+
+    #[test]
+    fn a_head_is_waited_for_to_its_end_however_its_lines_end() {
+        for end in ["\r\n\r\n", "\n\n", "\n\r\n", "\r\n\n"] {
+            let head = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1{end}");
+            let whole = (0..=head.len()).filter(|&len| is_whole(&head.as_bytes()[..len]));
+            assert_eq!(whole.collect::<Vec<_>>(), [head.len()], "{end:?}");
+            assert!(Request::parse(head.as_bytes(), &here()).is_ok(), "{end:?}");
+        }
+        assert!(is_whole(b"GET / \0"), "what is no head is refused at once");
     }
 
     #[test]
