@@ -106,7 +106,7 @@ const JOBS: &[Job] = &[
         name: "races",
         about: "clients that write the same bytes at once",
         variables: &[("SEEDS", "20000")],
-        cargo: &["test", "--release", "--locked", "-p", "evenkeel-sim", "--test", "races"],
+        cargo: &["test", "--release", "--locked", "-p", "evenkeel-sim", "--test", "volumes", "races::"],
         figures: &["test result: "],
     },
     Job {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -343,6 +344,53 @@ fn names_of_any_bytes_and_what_a_file_says_of_itself_come_back() {
     for number in (0..2000).step_by(3) {
         fs::remove_file(mounted.at(&format!("file {number}"))).unwrap();
     }
+    mounted.stop();
+    judge(&volume);
+}
+
+/// A file without a name in that folder.
+fn unnamed(folder: &Path, flags: i32) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE | flags).open(folder)
+}
+
+/// Gives an open file a name.
+fn name(file: &File, at: &Path) -> Result<String, String> {
+    let open = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    run("ln", &["--logical", &open, &at.display().to_string()])
+}
+
+#[test]
+fn a_file_without_a_name_is_given_one_once_it_is_whole_or_leaves_nothing() {
+    if let Err(why) = possible() {
+        return skip("a_file_without_a_name_is_given_one_once_it_is_whole_or_leaves_nothing", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut mounted = MountedVolume::mount(&volume, "");
+    let folder = mounted.at("folder");
+    fs::create_dir(&folder).unwrap();
+    let whole = unnamed(&folder, 0).unwrap();
+    whole.write_all_at(&noise(5, 300_000), 0).unwrap();
+    whole.sync_all().unwrap();
+    assert_eq!(whole.metadata().unwrap().nlink(), 0);
+    assert_eq!(scene.names("mnt/folder").len(), 0);
+    name(&whole, &folder.join("whole")).unwrap();
+    File::open(&folder).unwrap().sync_all().unwrap();
+    let never = unnamed(&folder, libc::O_EXCL).unwrap();
+    never.write_all_at(&noise(6, 5_000_000), 0).unwrap();
+    never.sync_all().unwrap();
+    assert!(name(&never, &folder.join("never")).is_err(), "it was opened so that it gets no name");
+    let unfinished = unnamed(&folder, 0).unwrap();
+    unfinished.write_all_at(&noise(7, 300_000), 0).unwrap();
+    unfinished.sync_all().unwrap();
+    mounted.server.kill();
+    drop((whole, never, unfinished, mounted));
+
+    let mounted = MountedVolume::mount(&volume, "");
+    assert_eq!(scene.names("mnt/folder"), ["whole".to_owned()].into());
+    let whole = File::open(mounted.at("folder/whole")).unwrap();
+    assert_eq!(whole.metadata().unwrap().nlink(), 1);
+    assert_eq!(fs::read(mounted.at("folder/whole")).unwrap(), noise(5, 300_000));
     mounted.stop();
     judge(&volume);
 }

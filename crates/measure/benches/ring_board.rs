@@ -1,12 +1,13 @@
 //! Reads and writes of mirrors under the policies, in virtual time, a line for each cell:
 //! `cargo xtask bench ring-board -- [PRESET]... [load=NAME|FILE,...] [members=N,...] [share=X,...] [policy=NAME,...]
-//! [seconds=N] [reads=N] [speed=X] [volume=MIB] [fills=1] [log=members]`, or with
+//! [seconds=N] [reads=N] [speed=X] [volume=MIB] [fills=1] [log=members] [stripes=K+M]`, or with
 //! `clients=N [bytes=MIN-MAX] [flushes=1] [reads_per_s=N]` in place of loads.
 //!
 //! Loads are `postmark`, `tpcc` and `bursts`, or files with traces. A load is played so fast that its writes are this
 //! share of what turns can take home by the paper's bound: W_sep = w (N - 1) / N, where w is what the drives take of these
 //! writes alone. `speed=X` plays it so many times as fast as it is instead. `fills=1` tells what `auto` takes of writes alone.
 //!
+//! `stripes=4+2` has a volume of stripes on as many members; of those W_sep = w N (q - 1) / q^2, where q = N / K.
 //! `log=members` puts the log on the members. `clients=N` has so many clients that wait each for its own write, durable or
 //! with a flush behind it, of these bytes, beside so many reads of 4 KiB in a second.
 //!
@@ -18,6 +19,7 @@
 
 use std::path::Path;
 
+use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::ring::Policy;
 use evenkeel_measure::reproduce::mirrors::bed::Plan;
 use evenkeel_measure::reproduce::mirrors::clients::{Clients, Wrote};
@@ -46,6 +48,14 @@ struct Wanted {
     volume_bytes: u64,
     log_on_members: bool,
     clients: Option<Clients>,
+    stripes: Option<Stripes>,
+}
+
+/// Stripes as `4+2`, of shards of 64 KiB.
+fn stripes(words: &str) -> Stripes {
+    let (data, parity) = words.split_once('+').expect("stripes=K+M");
+    let number = |word: &str| word.parse().expect("stripes=K+M");
+    Stripes::new(number(data), number(parity), 64 << 10).expect("stripes that there are")
 }
 
 fn several<T: std::str::FromStr>(words: &str) -> Vec<T> {
@@ -68,6 +78,7 @@ impl Wanted {
             volume_bytes: 256 << 20,
             log_on_members: false,
             clients: None,
+            stripes: None,
         };
         let mut clients =
             Clients { clients: 0, bytes: (1 << 20, 1 << 20), flushes: false, reads_per_s: 100, seconds: 0 };
@@ -84,6 +95,7 @@ impl Wanted {
                 Some(("volume", mib)) => wanted.volume_bytes = mib.parse::<u64>().expect("volume=MIB") << 20,
                 Some(("log", place)) => wanted.log_on_members = place == "members",
                 Some(("clients", number)) => clients.clients = number.parse().expect("clients=N"),
+                Some(("stripes", words)) => wanted.stripes = Some(stripes(words)),
                 Some(("bytes", range)) => {
                     let (least, most) = range.split_once('-').unwrap_or((range, range));
                     clients.bytes =
@@ -97,6 +109,9 @@ impl Wanted {
         }
         clients.seconds = wanted.seconds;
         wanted.clients = Some(clients).filter(|clients| clients.clients > 0);
+        if let Some(stripes) = wanted.stripes {
+            wanted.members = vec![stripes.members()];
+        }
         if wanted.presets.is_empty() {
             wanted.presets = ["sata-2011", "sata-2008", "nvme-mlc"].map(str::to_owned).into();
         }
@@ -158,8 +173,13 @@ fn clients(wanted: &Wanted, clients: Clients) {
 
 fn stage(preset: &str, members: usize, load: &str, wanted: &Wanted) -> Stage {
     let requests = requests(load, wanted.volume_bytes);
-    let plan =
-        Plan { log_on_members: wanted.log_on_members, ..Plan::of(preset, members, wanted.volume_bytes, 7) };
+    let plan = match wanted.stripes {
+        Some(stripes) => Plan::striped(preset, stripes, wanted.volume_bytes, 7),
+        None => Plan {
+            log_on_members: wanted.log_on_members,
+            ..Plan::of(preset, members, wanted.volume_bytes, 7)
+        },
+    };
     Stage::on(plan, requests).expect("drives of that name")
 }
 
@@ -170,8 +190,7 @@ fn cells(stage: &Stage, about: &str, wanted: &Wanted) {
         None => {
             let rate = |policy| stage.write_rate(policy, FLOOD_SECONDS).expect("a life");
             let w = rate(Policy::Mixed);
-            let members = stage.members() as f64;
-            let bound = w * (members - 1.0) / members;
+            let bound = w * stage.plan().separated_share();
             let auto = match wanted.fills {
                 true => format!(", auto = {:.1} MB/s", rate(Policy::Auto) / 1e6),
                 false => String::new(),

@@ -209,6 +209,15 @@ impl<S: Store> Files<S> {
         self.file_system.create(parent, name, (mode & 0o7777) as u16, caller).await
     }
 
+    pub(super) async fn create_unnamed(
+        &self,
+        parent: u32,
+        mode: u32,
+        caller: &Caller,
+    ) -> Result<Attributes, Errno> {
+        self.file_system.tmpfile(parent, (mode & 0o7777) as u16, caller).await
+    }
+
     pub(super) async fn mkdir(
         &self,
         parent: u32,

@@ -240,6 +240,12 @@ impl<S: Store> Session<S> {
                     Ok(reply::created(&entry_of(&it)))
                 });
             }
+            Operation::CreateUnnamed { mode } => {
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    let it = files.create_unnamed(node, mode, &caller).await?;
+                    Ok(reply::created(&entry_of(&it)))
+                });
+            }
             Operation::Read { len, .. } if len as usize > WRITE_MAX_BYTES => reply.error(libc::EINVAL),
             Operation::Read { offset, len } => self.read(reply, node, offset, len as usize),
             Operation::Write(it) => {

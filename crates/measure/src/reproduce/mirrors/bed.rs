@@ -8,10 +8,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability};
+use evenkeel_engine::device::{Device, Durability, Extent};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
+use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::layout::mirror::{MirrorJournal, MirrorPages};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
@@ -34,6 +35,9 @@ pub type MirrorRing = MirrorPages<SimEnv, ModelDevice>;
 /// Times as many frames as a drive has are overwritten before it is used.
 const OVERWRITES: f64 = 2.0;
 
+/// Sizes of drives are multiples of this.
+const DRIVE_STEP_BYTES: u64 = 64 << 20;
+
 /// How long drives are left alone between two lives.
 const SETTLED_NS: u64 = 20_000_000_000;
 
@@ -55,6 +59,8 @@ pub struct Plan {
     pub log_bytes: u64,
     /// Whether the members hold it.
     pub log_on_members: bool,
+    /// The stripes over the members; `None` for a mirror.
+    pub stripes: Option<Stripes>,
     /// Chance.
     pub seed: u64,
 }
@@ -69,8 +75,42 @@ impl Plan {
             volume_bytes,
             log_bytes: volume_bytes / 2,
             log_on_members: false,
+            stripes: None,
             seed,
         }
+    }
+
+    /// A volume of `volume_bytes` as stripes on drives twice as large each as their shares of it, with a log of half of it.
+    pub fn striped(preset: &str, stripes: Stripes, volume_bytes: u64, seed: u64) -> Self {
+        let drive_bytes = (2 * volume_bytes / stripes.data() as u64).next_multiple_of(DRIVE_STEP_BYTES);
+        let mirror = Self::of(preset, stripes.members(), volume_bytes, seed);
+        Self { drive_bytes, stripes: Some(stripes), ..mirror }
+    }
+
+    /// Of the bytes a second that all members together take home, what turns can: the paper's W_sep, w N (q - 1) / q^2, over
+    /// w N / q (section 4.3).
+    pub fn separated_share(&self) -> f64 {
+        let readers = self.stripes.map_or(1, |stripes| stripes.data());
+        (self.members - readers) as f64 / self.members as f64
+    }
+
+    /// Bytes of each log device behind the journal, where changes of stripes are logged.
+    fn stripe_log_bytes(&self) -> u64 {
+        if self.stripes.is_some() { self.log_bytes / 2 } else { 0 }
+    }
+
+    /// Log devices: one may be lost for each member that may be.
+    fn log_devices(&self) -> u64 {
+        match self.stripes {
+            _ if self.log_on_members => 0,
+            None => self.members as u64,
+            Some(stripes) => stripes.parity() as u64 + 1,
+        }
+    }
+
+    /// How the ring is run, as `chosen` but for what is fixed when it is made.
+    fn ring_options(&self, chosen: RingOptions) -> RingOptions {
+        RingOptions { log_bytes: self.ring_log_bytes(), stripes: self.stripes, ..chosen }
     }
 
     /// Bytes of each member that hold the log.
@@ -130,19 +170,19 @@ impl Bed {
             }
             Ok::<SharedStorage, Halted>(Rc::new(RefCell::new(flash)))
         };
-        let home_bytes = Layout::home_bytes_for(plan.volume_bytes / PAGE_BYTES, plan.log_bytes, true)
-            + ring_head::DATA_OFFSET
-            + plan.ring_log_bytes();
-        if home_bytes > plan.drive_bytes {
+        let home_bytes = Layout::home_bytes_for(plan.volume_bytes / PAGE_BYTES, plan.log_bytes, true);
+        let share_bytes = plan.stripes.map_or(Some(home_bytes), |stripes| stripes.member_bytes(home_bytes));
+        let held_bytes = ring_head::DATA_OFFSET + plan.ring_log_bytes();
+        if share_bytes.is_none_or(|share_bytes| share_bytes + held_bytes > plan.drive_bytes) {
             return Err(unavailable("the volume does not fit the drives"));
         }
         let members = (0..plan.members as u64)
             .map(|member| drive(plan.seed + member, plan.drive_bytes, preset, OVERWRITES))
             .collect::<Result<Vec<_>, _>>()?;
         let log_preset = presets::find("steady").ok_or_else(|| unavailable("no such preset"))?;
-        let log_bytes = (plan.log_bytes + log_head::DATA_OFFSET + 2 * PAGE_BYTES).next_multiple_of(256 << 20);
-        let logs = if plan.log_on_members { 0 } else { plan.members as u64 };
-        let logs = (0..logs)
+        let log_bytes = plan.log_bytes + plan.stripe_log_bytes() + log_head::DATA_OFFSET + 2 * PAGE_BYTES;
+        let log_bytes = log_bytes.next_multiple_of(256 << 20);
+        let logs = (0..plan.log_devices())
             .map(|log| drive(plan.seed + log, log_bytes, log_preset, 0.0))
             .collect::<Result<Vec<_>, _>>()?;
         let bed = Self { plan, members, logs, arena: ArenaBytes::new(ARENA_BYTES) };
@@ -164,8 +204,7 @@ impl Bed {
         let mut executor = Executor::new(self.plan.seed);
         let env = executor.env();
         let made = executor.block_on(async {
-            let ring_options =
-                RingOptions { log_bytes: self.plan.ring_log_bytes(), ..RingOptions::default() };
+            let ring_options = self.plan.ring_options(RingOptions::default());
             let ring = MirrorPages::new(env.clone(), self.devices(&env, &self.members), ring_options)?;
             let devices = self.devices(&env, &self.logs);
             let logs = MirrorJournal::new(env.clone(), devices, ring.clone(), u64::MAX >> 1)?;
@@ -211,10 +250,12 @@ impl Bed {
     }
 
     async fn open(&self, env: &SimEnv, options: RingOptions) -> Result<Site, Error> {
-        let options = RingOptions { log_bytes: self.plan.ring_log_bytes(), ..options };
+        let options = self.plan.ring_options(options);
         let ring = MirrorPages::new(env.clone(), self.devices(env, &self.members), options)?;
         let devices = self.devices(env, &self.logs);
         let logs = MirrorJournal::open(env.clone(), devices, ring.clone(), u64::MAX >> 1).await?;
+        let (size_bytes, zone_bytes) = (logs.geometry().size_bytes, self.plan.stripe_log_bytes());
+        logs.log_stripes_of(&ring, Extent::new(size_bytes - zone_bytes, zone_bytes));
         let arena = SimArena::open(self.arena.clone(), env.clone(), Cuts::none(env.stop()), self.plan.seed);
         let open = OpenOptions {
             cached_pages_max: 64,

@@ -95,9 +95,9 @@ impl Stage {
         self.bed.live(options, async |site| clients.write(&site, self.bed.plan().volume_bytes).await)
     }
 
-    /// How many drives there are.
-    pub fn members(&self) -> usize {
-        self.bed.plan().members
+    /// What it is on.
+    pub fn plan(&self) -> &Plan {
+        self.bed.plan()
     }
 
     /// Its requests.

@@ -53,6 +53,7 @@ mod opcode {
     pub(super) const RENAME2: u32 = 45;
     pub(super) const LSEEK: u32 = 46;
     pub(super) const COPY_FILE_RANGE: u32 = 47;
+    pub(super) const TMPFILE: u32 = 51;
 }
 
 /// Which fields of a `fuse_setattr_in` count: `FATTR_*`.

@@ -125,6 +125,10 @@ pub(in super::super) enum Operation<'a> {
         name: &'a [u8],
         mode: u32,
     },
+    /// A file without a name, open.
+    CreateUnnamed {
+        mode: u32,
+    },
     Read {
         offset: u64,
         len: u32,
@@ -237,11 +241,11 @@ impl<'a> Operation<'a> {
             }
             opcode::LINK => Self::Link { node: cursor.u64()?, new_name: cursor.name()? },
             opcode::CREATE => {
-                cursor.skip(4)?;
-                let mode = cursor.u32()?;
-                cursor.skip(8)?;
+                let mode = cursor.new_file()?;
                 Self::Create { name: cursor.name()?, mode }
             }
+            // The kernel's own name for it follows, which means nothing.
+            opcode::TMPFILE => Self::CreateUnnamed { mode: cursor.new_file()? },
             opcode::READ => {
                 let (offset, len) = cursor.range()?;
                 Self::Read { offset, len }
@@ -343,6 +347,14 @@ impl<'a> Cursor<'a> {
         let (name, rest) = self.0.split_at(len);
         self.0 = &rest[1..];
         Ok(name)
+    }
+
+    /// The mode of a `fuse_create_in`.
+    fn new_file(&mut self) -> Result<u32, Malformed> {
+        self.skip(4)?;
+        let mode = self.u32()?;
+        self.skip(8)?;
+        Ok(mode)
     }
 
     /// Offset and length of a `fuse_read_in`.

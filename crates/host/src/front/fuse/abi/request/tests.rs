@@ -59,6 +59,16 @@ fn a_write_brings_as_many_bytes_as_it_says() {
 }
 
 #[test]
+fn a_file_is_made_with_a_name_or_without() {
+    let body = [&numbers(&[pair(libc::O_RDWR.cast_unsigned(), 0o640), 0])[..], b"#12\0"].concat();
+    let of = |opcode| Operation::decode(opcode, &request(opcode, &body)).map(|it| format!("{it:?}"));
+    assert_eq!(of(opcode::CREATE), Ok(format!("{:?}", Operation::Create { name: b"#12", mode: 0o640 })));
+    assert_eq!(of(opcode::TMPFILE), Ok(format!("{:?}", Operation::CreateUnnamed { mode: 0o640 })));
+    let cut = request(opcode::TMPFILE, &body[..8]);
+    assert_eq!(Operation::decode(opcode::TMPFILE, &cut), Err(Malformed));
+}
+
+#[test]
 fn only_attributes_that_are_named_are_set() {
     let valid = attribute::SIZE | attribute::ATIME | attribute::MTIME | attribute::MTIME_NOW;
     let times = [u64::MAX, 9, 9, pair(5, 6), pair(7, 0o644), pair(0, 1), pair(2, 0)];
