@@ -109,7 +109,12 @@ impl LockedVolume {
         }
         let plan = request.plan()?;
         let is_inside = |place: &Place| place.path().is_some_and(|path| path.starts_with(&request.folder));
-        assert!(!plan.places().any(|planned| is_inside(&planned.place)), "that folder goes at the end");
+        if let Some(planned) = plan.places().find(|planned| is_inside(&planned.place)) {
+            return Err(VolumeError::Refused(format!(
+                "{} is in a folder that the conversion removes at its end; name another place",
+                planned.place
+            )));
+        }
         let held: Vec<Place> = description
             .members
             .iter()
