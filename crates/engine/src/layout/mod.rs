@@ -24,7 +24,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Weak;
 
-use crate::device::{Device, Durability};
+use crate::device::{Device, Durability, Extent};
 use crate::error::{DeviceError, Error};
 use crate::format::layout::log_copy_offset;
 use crate::format::superblock::Superblock;
@@ -75,6 +75,43 @@ pub struct StoreTraits {
     pub deferred_max_bytes: u64,
     /// Each byte has replicas.
     pub is_replicated: bool,
+    /// Writes within so many bytes, from a multiple of them, had best come at once, though they are no neighbours: a stripe,
+    /// whose parity is written once for them.
+    pub unit_bytes: Option<u64>,
+}
+
+/// Bytes that lie in several places of memory, for one place of a store.
+#[derive(Debug)]
+pub struct PlacedWrite<'a> {
+    /// Where they go.
+    pub offset: u64,
+    /// They, in order.
+    pub parts: Vec<&'a [u8]>,
+}
+
+impl PlacedWrite<'_> {
+    /// What it writes.
+    pub fn extent(&self) -> Extent {
+        Extent::new(self.offset, self.parts.iter().map(|part| part.len() as u64).sum())
+    }
+
+    /// Fills `into` with its bytes for `offset` and what follows.
+    ///
+    /// # Panics
+    ///
+    /// If it has no bytes for some of that.
+    pub(crate) fn copy_from(&self, offset: u64, into: &mut [u8]) {
+        let mut skipped = (offset - self.offset) as usize;
+        let mut filled = 0;
+        for part in &self.parts {
+            let from = skipped.min(part.len());
+            skipped -= from;
+            let len = (part.len() - from).min(into.len() - filled);
+            into[filled..filled + len].copy_from_slice(&part[from..from + len]);
+            filled += len;
+        }
+        assert_eq!(filled, into.len(), "a write has bytes for all of its extent");
+    }
 }
 
 /// Where a volume's pages, their table and its root are.
@@ -102,9 +139,9 @@ pub trait PageStore: Replicated {
     /// not before it knows.
     fn verify_with(&self, verifier: Weak<dyn Verifier>);
 
-    /// As [`Device::write_parts`], not durably. Answers the number that the write has among all of this opening, by which
-    /// [`Self::settled_beyond`] speaks of it; 0 where the store does not defer writes.
-    fn write_numbered(&self, offset: u64, parts: &[&[u8]]) -> impl Future<Output = Result<u64, DeviceError>>;
+    /// As [`Device::write_parts`], not durably, to places that do not overlap. Answers the number that the last of it has among
+    /// all writes of this opening, by which [`Self::settled_beyond`] speaks of it; 0 where the store does not defer writes.
+    fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> impl Future<Output = Result<u64, DeviceError>>;
 
     /// Ends once more of the first writes than `number` are durable in every replica that counts, and answers how many: a
     /// store that defers writes makes them so now and then. It never ends where the store does not defer writes. Whoever

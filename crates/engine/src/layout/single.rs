@@ -6,8 +6,8 @@ use std::future::pending;
 use std::rc::Weak;
 
 use super::{
-    JournalStore, LiveRecords, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier,
-    superblock_write,
+    JournalStore, LiveRecords, PageStore, PlacedWrite, Remembered, Replicated, StoreState, StoreTraits,
+    Verifier, superblock_write,
 };
 use crate::device::{Drive, Durability};
 use crate::error::{DeviceError, Error};
@@ -44,6 +44,7 @@ impl<D: Drive> PageStore for D {
             defers_writes: false,
             deferred_max_bytes: u64::MAX,
             is_replicated: false,
+            unit_bytes: None,
         }
     }
 
@@ -69,8 +70,11 @@ impl<D: Drive> PageStore for D {
 
     fn verify_with(&self, _verifier: Weak<dyn Verifier>) {}
 
-    async fn write_numbered(&self, offset: u64, parts: &[&[u8]]) -> Result<u64, DeviceError> {
-        self.write_parts(offset, parts, Durability::Buffered).await.map(|()| 0)
+    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+        for write in writes {
+            self.write_parts(write.offset, &write.parts, Durability::Buffered).await?;
+        }
+        Ok(0)
     }
 
     async fn settled_beyond(&self, _number: u64) -> u64 {

@@ -67,6 +67,8 @@ pub(super) struct Observed {
     pub(super) now_ns: u64,
     /// Members that take part.
     pub(super) members: usize,
+    /// As many of them as write at once at most, where they take turns.
+    pub(super) writers_max: usize,
     /// Reads since the last decision.
     pub(super) reads: u64,
     /// Records since then that the members hold: in turns each would wait for a writer.
@@ -142,7 +144,7 @@ impl Auto {
     }
 
     fn wanted(&self, observed: &Observed) -> Option<Reason> {
-        let Observed { forecast, members, .. } = *observed;
+        let Observed { forecast, members, writers_max, .. } = *observed;
         if members < 2 {
             return Some(Reason::Behind);
         }
@@ -152,7 +154,7 @@ impl Auto {
             return (is_much || stays).then_some(Reason::Unread);
         }
         let is_behind = forecast.is_full
-            || (forecast.fill > BEHIND_FILL_NOW && forecast.fill_with(members - 1) > BEHIND_FILL);
+            || (forecast.fill > BEHIND_FILL_NOW && forecast.fill_with(writers_max) > BEHIND_FILL);
         let is_enough = observed.load < ENOUGH_SHARE && forecast.fill < ENOUGH_FILL;
         let stays_behind = self.mixed_for == Some(Reason::Behind) && !is_enough;
         if is_behind || stays_behind {
@@ -177,7 +179,8 @@ mod tests {
 
     fn observed(tick: u64, reads: u64, fill: f64, load: f64, harmed: Option<f64>) -> Observed {
         let forecast = Forecast { is_full: fill >= 0.99, fill, more: 0.0 };
-        Observed { now_ns: tick * TICK_NS, members: 2, reads, records: 0, forecast, load, harmed }
+        let now_ns = tick * TICK_NS;
+        Observed { now_ns, members: 2, writers_max: 1, reads, records: 0, forecast, load, harmed }
     }
 
     /// The modes of one observation after another, as letters.

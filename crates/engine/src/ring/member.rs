@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::RingOptions;
+use super::background::Background;
 use super::drain::Drain;
 use super::gate::Gate;
 use super::idle_latency::IdleLatency;
@@ -97,6 +98,7 @@ pub(crate) struct Member<M> {
     pub(crate) role: Cell<Role>,
     pub(crate) gate: Rc<Gate>,
     pub(crate) reads_under_way: Cell<usize>,
+    pub(super) background: Background,
     /// Why it failed in this run, if it did.
     pub(crate) failure: RefCell<Option<DeviceError>>,
     /// Why the device in its place is asked to discard no more, if so.
@@ -133,6 +135,7 @@ impl<M: Drive> Member<M> {
             role: Cell::new(Role::Reading),
             gate,
             reads_under_way: Cell::default(),
+            background: Background::default(),
             failure: RefCell::default(),
             discards_stopped: Cell::default(),
             failed_discards: Cell::default(),

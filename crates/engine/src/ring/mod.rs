@@ -18,6 +18,7 @@
 //!    rebuild, never overtake or undo a write ([`copying`]).
 
 mod auto;
+mod background;
 mod backlog;
 pub(crate) mod copying;
 mod drain;
@@ -44,6 +45,7 @@ use crate::format::stripes::Stripes;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
+pub(crate) use background::{Admitted, Urgency};
 pub(crate) use gate::Ticket;
 pub(crate) use member::{ENXIO, Member};
 pub use member::{MemberState, MemberStatus, RebuildFound, Role};
@@ -138,6 +140,8 @@ pub(crate) struct Ring<E, M> {
     pub(crate) reads: Cell<u64>,
     /// Those of them that clients wait for.
     client_reads: Cell<u64>,
+    /// When the last of those came.
+    client_read_ns: Cell<u64>,
     /// As many when the window was last chosen.
     reads_before: Cell<u64>,
     /// Whose turn comes next.
@@ -200,6 +204,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             members: members.into_iter().map(|device| Member::new(device, &options)).collect(),
             reads: Cell::default(),
             client_reads: Cell::default(),
+            client_read_ns: Cell::default(),
             reads_before: Cell::default(),
             next_writer: Cell::default(),
             window: RefCell::new(window::Window::new(options.window, options.policy == Policy::Auto)),
@@ -295,12 +300,13 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// A client reads what is on the members.
     pub(crate) fn note_client_read(&self) {
         self.client_reads.set(self.client_reads.get() + 1);
+        self.client_read_ns.set(self.env.now_ns());
     }
 
     /// An error where nobody is left.
     pub(crate) fn check_alive(&self) -> Result<(), DeviceError> {
         let mut failure = None;
-        let mut needed = self.options.stripes.map_or(1, |stripes| stripes.data());
+        let mut needed = self.readers_min();
         for member in &self.members {
             if member.is_in_sync() {
                 needed -= 1;

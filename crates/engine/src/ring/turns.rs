@@ -339,7 +339,13 @@ impl<E: Env, M: Drive> Ring<E, M> {
     fn load(&self, members: usize) -> Load {
         let forecast = self.backlog.forecast(self.env.now_ns(), self.needed_s());
         let reads = self.reads.get();
-        Load { members, reads: reads - self.reads_before.replace(reads), forecast }
+        let reads = reads - self.reads_before.replace(reads);
+        Load { members, readers_min: self.readers_min(), reads, forecast }
+    }
+
+    /// Members that a read needs.
+    pub(super) fn readers_min(&self) -> usize {
+        self.options.stripes.map_or(1, |stripes| stripes.data())
     }
 
     /// How long the members need for what waits for them, one after the other.

@@ -165,11 +165,13 @@ impl<E: Env, M: Drive> Ring<E, M> {
         let took = drain::bytes_per_s(in_sync().map(|member| member.drain.borrow().took(now_ns))) as f64;
         let rested_s = in_sync().map(|member| member.idle_latency.rested_ns.get() as f64 / 1e9).sum::<f64>();
         let rest_s = rested_s / members.max(1) as f64;
-        let writing = members.saturating_sub(1) as f64 / members.max(1) as f64;
+        let writers_max = members.saturating_sub(self.readers_min()).max(1);
+        let writing = writers_max.min(members) as f64 / members.max(1) as f64;
         let home_bytes_per_s = took * writing * turn_s / (turn_s + rest_s);
         Observed {
             now_ns,
             members,
+            writers_max,
             reads: reads - std::mem::replace(&mut seen.reads, reads),
             records: 0,
             forecast: self.room(seen),

@@ -1,7 +1,7 @@
 //! How many members read: a decision a turn, from the load that both kinds of requests put on them.
 //!
-//! 1. As long as anybody reads, one member at least does nothing else; as long as anything waits to be written, one
-//!    at least writes. A ring of one member has no choice.
+//! 1. As long as anybody reads, as many members as a read needs at least do nothing else: one, or K where they hold stripes
+//!    of K data shards. As long as anything waits to be written, one at least writes, though too few read then.
 //! 2. Readers are not given up for writers before those have fallen behind for several turns, nor taken back before
 //!    they have long been ahead: a drive that has just written is not yet a good reader.
 //! 3. When nobody has read for long, and those that write have fallen behind, all write; the first read ends that with
@@ -45,6 +45,8 @@ impl Default for WindowOptions {
 pub(super) struct Load {
     /// Members that take part and may be read.
     pub(super) members: usize,
+    /// So many of them have to read for every read to be served by such as do nothing else.
+    pub(super) readers_min: usize,
     /// Reads.
     pub(super) reads: u64,
     /// How full the room for what is not home gets.
@@ -84,7 +86,7 @@ impl Window {
         if let Some(fixed) = self.options.fixed {
             return fixed.min(most);
         }
-        let writers_max = most.max(1); // one reads
+        let writers_max = load.members.saturating_sub(load.readers_min).max(1);
         if self.is_prompt {
             let is_enough = |writers: &usize| load.forecast.fill_with(*writers) <= self.options.behind_fill;
             let needed = (1..writers_max).find(is_enough).unwrap_or(writers_max);
@@ -118,7 +120,8 @@ mod tests {
 
     /// A load whose writes fill the room so far, by the time that one writer alone has taken them home.
     fn load(members: usize, reads: u64, fill_then: f64) -> Load {
-        Load { members, reads, forecast: Forecast { is_full: false, fill: 0.0, more: fill_then } }
+        let forecast = Forecast { is_full: false, fill: 0.0, more: fill_then };
+        Load { members, readers_min: 1, reads, forecast }
     }
 
     #[test]
@@ -145,9 +148,22 @@ mod tests {
     }
 
     #[test]
+    fn no_more_write_than_leave_enough_for_every_read_and_one_does_whoever_is_lost() {
+        for is_prompt in [false, true] {
+            let mut window = Window::new(WindowOptions::default(), is_prompt);
+            let mut readers = |members: usize| {
+                let load = Load { readers_min: 4, ..load(members, 9, 9.0) };
+                (0..5).map(|_| window.readers(load)).last().unwrap()
+            };
+            assert_eq!([6, 5, 4].map(&mut readers), [4, 4, 3]);
+        }
+    }
+
+    #[test]
     fn room_that_is_full_is_behind_though_it_grows_no_more() {
         let mut window = Window::new(WindowOptions::default(), false);
-        let full = Load { members: 3, reads: 9, forecast: Forecast { is_full: true, fill: 1.0, more: 0.0 } };
+        let forecast = Forecast { is_full: true, fill: 1.0, more: 0.0 };
+        let full = Load { members: 3, readers_min: 1, reads: 9, forecast };
         assert_eq!((0..20).map(|_| window.readers(full)).collect::<Vec<_>>()[..3], [2, 1, 1]);
     }
 
@@ -177,16 +193,18 @@ mod tests {
     proptest! {
         #[test]
         fn somebody_writes_and_whoever_reads_is_served(
-            loads in proptest::collection::vec((1..6usize, 0..3u64, 0.0..9.0f64), 1..200),
+            loads in proptest::collection::vec((1..6usize, 0..3u64, 0.0..9.0f64), 1..200), readers_min in 1..4usize,
             fixed in proptest::option::of(0..8usize),
             is_prompt in any::<bool>(),
         ) {
             let mut window = Window::new(WindowOptions { fixed, ..WindowOptions::default() }, is_prompt);
             for (members, reads, fill_then) in loads {
-                let readers = window.readers(load(members, reads, fill_then));
+                let readers = window.readers(Load { readers_min, ..load(members, reads, fill_then) });
                 prop_assert!(readers < members, "somebody writes");
-                let must_read = members > 1 && reads > 0 && fixed != Some(0);
-                prop_assert!(!must_read || readers > 0, "somebody reads");
+                let must_read = members > 1 && reads > 0 && fixed.is_none();
+                let enough = readers_min.min(members - 1);
+                prop_assert!(!must_read || readers >= enough, "every read is served");
+                prop_assert!(members == 1 || reads == 0 || fixed == Some(0) || readers > 0, "somebody reads");
             }
         }
     }

@@ -17,7 +17,8 @@ use crate::error::{DeviceError, Error};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::layout::{
-    JournalStore, LiveRecords, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier,
+    JournalStore, LiveRecords, PageStore, PlacedWrite, Remembered, Replicated, StoreState, StoreTraits,
+    Verifier,
 };
 
 /// Input or output error, as in errno(3).
@@ -197,6 +198,7 @@ impl<D: Device> PageStore for Copies<D> {
             defers_writes: false,
             deferred_max_bytes: u64::MAX,
             is_replicated: self.parts.len() > 1,
+            unit_bytes: None,
         }
     }
 
@@ -222,8 +224,11 @@ impl<D: Device> PageStore for Copies<D> {
 
     fn verify_with(&self, _verifier: Weak<dyn Verifier>) {}
 
-    async fn write_numbered(&self, offset: u64, parts: &[&[u8]]) -> Result<u64, DeviceError> {
-        self.write_parts(offset, parts, Durability::Buffered).await.map(|()| 0)
+    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+        for write in writes {
+            self.write_parts(write.offset, &write.parts, Durability::Buffered).await?;
+        }
+        Ok(0)
     }
 
     async fn settled_beyond(&self, _number: u64) -> u64 {

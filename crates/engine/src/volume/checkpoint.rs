@@ -18,7 +18,7 @@ use super::Inner;
 use super::home_writes::{HomeWrites, Outbound};
 use super::homecoming::{Homecoming, in_order_of_age};
 use crate::counters::add;
-use crate::device::FlushScope;
+use crate::device::{Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::layout::Layout;
@@ -401,31 +401,48 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     ) -> HomeWrites<'a, E, A, H, L> {
         let (writes, layout) = (HomeWrites::new(self), self.home.layout());
         let is_split = is_planted(Bug::RunAcrossSegments);
+        let unit_bytes = self.home.device.traits().unit_bytes;
+        let unit = |offset: u64| unit_bytes.map(|bytes| offset / bytes);
+        let unit_of = |page: &Outgoing| unit(layout.page_offset(page.page));
         let follows = |page: &Outgoing, next: &Outgoing| {
             let is_next = next.page == page.page + 1 && page.empty == next.empty;
             is_next && (is_split || layout.run_end(page.page, next.page + 1) > next.page)
         };
-        let runs_of_any = outgoing.chunk_by(follows);
+        let goes_with = |page: &Outgoing, next: &Outgoing| match unit_bytes {
+            None => follows(page, next),
+            Some(_) => page.empty == next.empty && unit_of(page) == unit_of(next),
+        };
+        // What is of one unit is not cut.
+        let pages_min = unit_bytes.map_or(1, |bytes| (bytes / PAGE_BYTES) as usize);
+        let pages_max = self.options.tuning.home_write_pages_max.max(pages_min);
         let mut place = 0;
-        for run in runs_of_any.flat_map(|run| run.chunks(self.options.tuning.home_write_pages_max)) {
-            let places = place..place + run.len();
+        for pages in outgoing.chunk_by(goes_with).flat_map(|pages| pages.chunks(pages_max)) {
+            let places = place..place + pages.len();
             place = places.end;
-            if run[0].empty {
+            if pages[0].empty {
                 continue;
             }
-            let bytes = match run {
+            let bytes = match pages {
                 [page] if is_planted(Bug::YieldTakesChanged) && self.home.is_known(page.page) => {
-                    Outbound::Bytes(self.home.with_page(page.page, |bytes| bytes.to_vec()))
+                    let changed = self.home.with_page(page.page, |bytes| bytes.to_vec());
+                    Outbound::Bytes(layout.page_offset(page.page), changed)
                 }
-                run => Outbound::Pages(run.iter().map(|page| Rc::clone(&page.bytes)).collect()),
+                pages => {
+                    let bytes = |run: &[Outgoing]| run.iter().map(|page| Rc::clone(&page.bytes)).collect();
+                    let runs = pages.chunk_by(follows);
+                    Outbound::Pages(runs.map(|run| (layout.page_offset(run[0].page), bytes(run))).collect())
+                }
             };
-            add(&self.counters.home_bytes, run.len() as u64 * PAGE_BYTES);
-            writes.begin_places(layout.page_offset(run[0].page), bytes, places).await;
+            add(&self.counters.home_bytes, pages.len() as u64 * PAGE_BYTES);
+            writes.begin_places(bytes, places).await;
         }
-        for (number, bytes) in table {
-            add(&self.counters.table_bytes, PAGE_BYTES);
-            let bytes = Outbound::Table(Rc::clone(bytes));
-            writes.begin(layout.table_offset(*number), bytes).await;
+        let of_table = |(number, bytes): &(u64, TableBytes)| (layout.table_offset(*number), Rc::clone(bytes));
+        let in_one_unit = |(page, _): &(u64, TableBytes), (next, _): &(u64, TableBytes)| {
+            unit_bytes.is_some() && unit(layout.table_offset(*page)) == unit(layout.table_offset(*next))
+        };
+        for pages in table.chunk_by(in_one_unit) {
+            add(&self.counters.table_bytes, pages.len() as u64 * PAGE_BYTES);
+            writes.begin(Outbound::Table(pages.iter().map(of_table).collect())).await;
         }
         self.begin_root(&writes, root_slot).await;
         let mut empty: Vec<u64> = outgoing.iter().filter(|page| page.empty).map(|page| page.page).collect();
@@ -437,8 +454,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
                 let end = run.end.min(first.saturating_add(pages_max));
                 // Neighbours by their numbers need not be neighbours on the device.
                 let end = if is_split { end } else { layout.run_end(first, end) };
-                let bytes = Outbound::Nothing((end - first) * PAGE_BYTES);
-                writes.begin(layout.page_offset(first), bytes).await;
+                let places = Extent::new(layout.page_offset(first), (end - first) * PAGE_BYTES);
+                writes.begin(Outbound::Nothing(places)).await;
                 first = end;
             }
         }

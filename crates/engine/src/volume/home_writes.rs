@@ -18,35 +18,45 @@ use crate::error::{DeviceError, Error};
 use crate::events::Event;
 use crate::format::PAGE_BYTES;
 use crate::home::{PageBytes, TableBytes};
-use crate::layout::{JournalStore, PageStore};
+use crate::layout::{JournalStore, PageStore, PlacedWrite};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
-/// What one write takes home.
+/// What one write takes home, and where that is.
 pub(super) enum Outbound {
-    /// Neighbours. A ring's members may take them long after: they are not copied for that.
-    Pages(Vec<PageBytes>),
-    Table(TableBytes),
-    Bytes(Vec<u8>),
-    /// So many bytes of pages without contents, whose places are given back.
-    Nothing(u64),
+    /// Neighbours, or several runs of such in one unit of the store. A ring's members may take them long after: they are not
+    /// copied for that.
+    Pages(Vec<(u64, Vec<PageBytes>)>),
+    /// Pages of the table in one unit of the store.
+    Table(Vec<(u64, TableBytes)>),
+    Bytes(u64, Vec<u8>),
+    /// Places of pages without contents, which are given back.
+    Nothing(Extent),
 }
 
 impl Outbound {
-    fn parts(&self) -> Vec<&[u8]> {
+    fn writes(&self) -> Vec<PlacedWrite<'_>> {
+        fn one(offset: u64, bytes: &[u8]) -> PlacedWrite<'_> {
+            PlacedWrite { offset, parts: vec![bytes] }
+        }
         match self {
-            Self::Pages(pages) => pages.iter().map(|page| &page[..]).collect(),
-            Self::Table(page) => vec![&page[..]],
-            Self::Bytes(bytes) => vec![bytes],
+            Self::Pages(runs) => {
+                fn one_run((offset, run): &(u64, Vec<PageBytes>)) -> PlacedWrite<'_> {
+                    PlacedWrite { offset: *offset, parts: run.iter().map(|page| &page[..]).collect() }
+                }
+                runs.iter().map(one_run).collect()
+            }
+            Self::Table(pages) => pages.iter().map(|(offset, page)| one(*offset, &page[..])).collect(),
+            Self::Bytes(offset, bytes) => vec![one(*offset, bytes)],
             Self::Nothing(_) => Vec::new(),
         }
     }
 
     fn len(&self) -> u64 {
         match self {
-            Self::Pages(pages) => pages.len() as u64 * PAGE_BYTES,
-            Self::Table(page) => page.len() as u64,
-            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Pages(runs) => runs.iter().map(|(_, run)| run.len() as u64 * PAGE_BYTES).sum(),
+            Self::Table(pages) => pages.len() as u64 * PAGE_BYTES,
+            Self::Bytes(_, bytes) => bytes.len() as u64,
             Self::Nothing(_) => 0,
         }
     }
@@ -75,12 +85,12 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
     }
 
     /// Begins a write once there is a place for it; after a failure none is begun.
-    pub(super) async fn begin(&self, offset: u64, bytes: Outbound) {
-        self.begin_places(offset, bytes, 0..0).await;
+    pub(super) async fn begin(&self, bytes: Outbound) {
+        self.begin_places(bytes, 0..0).await;
     }
 
     /// The same, of the pages at these places of a checkpoint.
-    pub(super) async fn begin_places(&self, offset: u64, bytes: Outbound, places: Range<usize>) {
+    pub(super) async fn begin_places(&self, bytes: Outbound, places: Range<usize>) {
         let len = bytes.len();
         self.state.changed.until(|| self.has_place(len).then_some(())).await;
         if self.state.failure.borrow().is_some() {
@@ -96,11 +106,11 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         let mut write = Box::pin(async move {
             let device = &inner.home.device;
             let written = match &bytes {
-                Outbound::Nothing(len) => {
-                    let discarded = device.discard(Extent::new(offset, *len)).await;
+                Outbound::Nothing(extent) => {
+                    let discarded = device.discard(*extent).await;
                     inner.note_discard(discarded).map(|()| 0)
                 }
-                bytes => device.write_numbered(offset, &bytes.parts()).await,
+                bytes => device.write_numbered(&bytes.writes()).await,
             };
             match written {
                 Ok(number) if !places.is_empty() => {

@@ -219,7 +219,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
                 }
                 add(&self.counters.table_bytes, bytes.len() as u64);
                 add(&self.counters.root_bytes, bytes.len() as u64);
-                writes.begin(zone.offset + start * PAGE_BYTES, Outbound::Bytes(bytes)).await;
+                writes.begin(Outbound::Bytes(zone.offset + start * PAGE_BYTES, bytes)).await;
             }
         }
     }

@@ -10,7 +10,8 @@ use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::layout::{
-    JournalStore, LiveRecords, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier,
+    JournalStore, LiveRecords, PageStore, PlacedWrite, Remembered, Replicated, StoreState, StoreTraits,
+    Verifier,
 };
 
 use super::member::MemberDrive;
@@ -169,8 +170,8 @@ impl PageStore for AnyPages {
         of_home!(self, it => it.verify_with(verifier));
     }
 
-    async fn write_numbered(&self, offset: u64, parts: &[&[u8]]) -> Result<u64, DeviceError> {
-        of_home!(self, it => it.write_numbered(offset, parts).await)
+    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+        of_home!(self, it => it.write_numbered(writes).await)
     }
 
     async fn settled_beyond(&self, number: u64) -> u64 {

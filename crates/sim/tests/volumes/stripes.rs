@@ -6,7 +6,9 @@ use std::task::Poll;
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::ring::{MemberState, Policy};
+use evenkeel_engine::format::stripes::Stripes;
+use evenkeel_engine::layout::{PageStore, PlacedWrite};
+use evenkeel_engine::ring::{MemberState, MemberStatus, Policy};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::seeds::{draw_striped, run};
 use evenkeel_sim::testbed::Testbed;
@@ -85,6 +87,87 @@ fn members_that_were_away_are_rebuilt_and_then_others_may_be_lost() {
             );
         }
     }
+}
+
+/// Bytes of a page, as a length.
+const PAGE_LEN: usize = PAGE as usize;
+
+/// Bytes of a shard of these.
+const SHARD: usize = 16 << 10;
+
+/// A volume of stripes of four and two small shards.
+fn of_small_shards() -> Plan {
+    let mut plan = Plan::striped(4, 2, 2);
+    plan.ring.stripes = Stripes::new(4, 2, SHARD as u64);
+    plan
+}
+
+#[test]
+fn a_stripe_is_read_from_four_shards_once_each_whichever_two_are_lost() {
+    let (mut machine, _) = filled(of_small_shards(), 7);
+    let mut whole = vec![0; 4 * SHARD];
+    machine.run_whole(async |run| {
+        let (_volume, ring, _) = run.open().await.unwrap();
+        ring.read(0, &mut whole).await.unwrap();
+    });
+    for lost in (0..6).flat_map(|one| (0..one).map(move |other| [other, one])) {
+        let mut machine = machine.fork(0);
+        machine.members_gone = lost.to_vec();
+        machine.run_whole(async |run| {
+            let (_volume, ring, _) = run.open().await.unwrap();
+            let read_bytes = || ring.members().iter().map(|member| member.read_bytes).sum::<u64>();
+            let mut into = vec![0; 4 * SHARD];
+            let before = read_bytes();
+            ring.read(0, &mut into).await.unwrap();
+            assert_eq!(read_bytes() - before, 4 * SHARD as u64, "all of it without {lost:?}");
+            assert!(into == whole, "without {lost:?}");
+            // Rows of one shard, and of two that are not the same rows.
+            for (offset, len) in [(0, SHARD), (512, 3 * 4096), (SHARD - 4096, 8192), (SHARD - 512, 1024)] {
+                let before = read_bytes();
+                ring.read(offset as u64, &mut into[..len]).await.unwrap();
+                assert!(into[..len] == whole[offset..offset + len], "{len} from {offset} without {lost:?}");
+                let pages = (offset + len).div_ceil(4096) - offset / 4096;
+                assert!(
+                    read_bytes() - before <= 4 * 4096 * pages as u64,
+                    "{len} from {offset} without {lost:?}"
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn what_comes_at_once_for_the_same_rows_is_one_change_and_a_whole_stripe_needs_no_reads() {
+    let (mut machine, _) = filled(of_small_shards(), 7);
+    machine.run_whole(async |run| {
+        let (_volume, ring, _) = run.open().await.unwrap();
+        let counted =
+            |bytes: fn(&MemberStatus) -> u64| ring.members().iter().map(bytes).sum::<u64>() as usize;
+        let mut whole = vec![0; 4 * SHARD];
+        ring.read(0, &mut whole).await.unwrap();
+        // Pages of the stripe, and how many are read and written for them: with each row two of parity.
+        let rows = SHARD / PAGE_LEN;
+        let cases: [(&[usize], usize, usize); 5] = [
+            (&[0], 3, 3),
+            (&[1, rows + 1], 2, 4),
+            (&[1, rows + 2], 6, 6),
+            (&[0, rows, 2 * rows, 3 * rows], 0, 6),
+            (&[], 0, 6 * rows),
+        ];
+        for (pages, reads, writes) in cases {
+            let extents = pages.iter().map(|page| (page * PAGE_LEN, PAGE_LEN));
+            let extents: Vec<_> = if pages.is_empty() { vec![(0, 4 * SHARD)] } else { extents.collect() };
+            let placed = |&(offset, len): &(usize, usize)| PlacedWrite {
+                offset: offset as u64,
+                parts: vec![&whole[offset..offset + len]],
+            };
+            let placed: Vec<PlacedWrite<'_>> = extents.iter().map(placed).collect();
+            let (read, written) = (counted(|it| it.read_bytes), counted(|it| it.written_bytes));
+            ring.write_numbered(&placed).await.unwrap();
+            assert_eq!(counted(|it| it.read_bytes) - read, reads * PAGE_LEN, "read for {pages:?}");
+            assert_eq!(counted(|it| it.written_bytes) - written, writes * PAGE_LEN, "written for {pages:?}");
+        }
+    });
 }
 
 /// Ends with the one or the other, whichever comes first; the other is given up.

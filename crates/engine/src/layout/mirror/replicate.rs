@@ -1,5 +1,6 @@
 //! What changes all members: writes, discards, flushes, and bytes that are put once more.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use super::{Inner, MirrorPages};
@@ -8,32 +9,43 @@ use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::ring_head::Mark;
 use crate::join;
+use crate::layout::PlacedWrite;
 use crate::planted::{Bug, is_planted};
 use crate::ring::copying::CopyGuard;
 use crate::ring::{Change, EIO, Member, Ring, TakesTurns, Ticket};
 
 impl<E: Env, M: Drive> Inner<E, M> {
-    /// Writes to every member that takes part, each in its turn; ends when all have it, and answers its number.
-    pub(super) async fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<u64, DeviceError> {
-        let len = parts.iter().map(|part| part.len() as u64).sum();
-        self.change(Extent::new(offset, len), Change::Write(parts)).await
+    /// Writes to every member that takes part, each in its turn; ends when all have it, and answers the last one's number.
+    pub(super) async fn write(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+        match (&self.striping, writes) {
+            (Some(striping), _) => Box::pin(self.write_stripes(striping, writes)).await,
+            (None, [write]) => self.change(write.extent(), Change::Write(&write.parts)).await,
+            (None, _) => {
+                let (failure, last) = (Cell::new(None), Cell::new(0));
+                join::all(writes.iter().map(|write| async {
+                    match self.change(write.extent(), Change::Write(&write.parts)).await {
+                        Ok(number) => last.set(number.max(last.get())),
+                        Err(error) => failure.set(Some(error)),
+                    }
+                }))
+                .await;
+                failure.take().map_or(Ok(last.get()), Err)
+            }
+        }
     }
 
     /// Discards on every member that takes part, each in its turn.
-    pub(super) async fn discard(&self, extent: Extent) -> Result<u64, DeviceError> {
-        self.change(extent, Change::Discard).await
+    pub(super) async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        if self.striping.is_some() {
+            // Parity is that of what is there, whether anybody reads it or not.
+            return self.ring.check_alive();
+        }
+        self.change(extent, Change::Discard).await.map(drop)
     }
 
     async fn change(&self, extent: Extent, change: Change<'_>) -> Result<u64, DeviceError> {
         if extent.len == 0 {
             return self.ring.check_alive().map(|()| 0);
-        }
-        if let Some(striping) = &self.striping {
-            return match change {
-                Change::Write(parts) => Box::pin(self.write_stripes(striping, extent, parts)).await,
-                // Parity is that of what is there, whether anybody reads it or not.
-                Change::Discard => self.ring.check_alive().map(|()| 0),
-            };
         }
         let writing = self.copies.begin_write(extent).await;
         self.ring.check_alive()?;

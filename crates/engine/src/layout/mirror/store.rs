@@ -10,7 +10,7 @@ use crate::error::{DeviceError, Error};
 use crate::format::layout::home_copy_offset;
 use crate::format::ring_head::DurableOpening;
 use crate::format::superblock::{StoreState, Superblock};
-use crate::layout::{PageStore, Remembered, Replicated, StoreTraits, Verifier};
+use crate::layout::{PageStore, PlacedWrite, Remembered, Replicated, StoreTraits, Verifier};
 use crate::planted::{Bug, is_planted};
 use crate::ring::{self, Member, MemberState, Role};
 
@@ -35,7 +35,7 @@ impl<E: Env, M: Drive> Device for MirrorPages<E, M> {
         parts: &[&[u8]],
         durability: Durability,
     ) -> Result<(), DeviceError> {
-        self.0.write(offset, parts).await?;
+        self.0.write(&[PlacedWrite { offset, parts: parts.to_vec() }]).await?;
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Durable => self.0.flush().await,
@@ -47,7 +47,7 @@ impl<E: Env, M: Drive> Device for MirrorPages<E, M> {
     }
 
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
-        self.0.discard(extent).await.map(drop)
+        self.0.discard(extent).await
     }
 }
 
@@ -97,8 +97,14 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
 
 impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     fn traits(&self) -> StoreTraits {
-        let deferred_max_bytes = self.0.striping.as_ref().map_or(u64::MAX, Striping::deferred_max_bytes);
-        StoreTraits { holds_superblocks: false, defers_writes: true, deferred_max_bytes, is_replicated: true }
+        let striping = self.0.striping.as_ref();
+        StoreTraits {
+            holds_superblocks: false,
+            defers_writes: true,
+            deferred_max_bytes: striping.map_or(u64::MAX, Striping::deferred_max_bytes),
+            is_replicated: true,
+            unit_bytes: striping.map(|striping| striping.stripes.stripe_bytes()),
+        }
     }
 
     async fn init(&self, volume: u64) -> Result<(), DeviceError> {
@@ -226,8 +232,8 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         self.0.ring.changed.all();
     }
 
-    async fn write_numbered(&self, offset: u64, parts: &[&[u8]]) -> Result<u64, DeviceError> {
-        self.0.write(offset, parts).await
+    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+        self.0.write(writes).await
     }
 
     async fn settled_beyond(&self, number: u64) -> u64 {

@@ -6,8 +6,10 @@ use std::rc::Rc;
 
 use super::super::stripe_log::{ENOSPC, Entry};
 use super::super::{Inner, MirrorPages};
-use super::right_page::{Care, Found};
-use super::{Pending, Striping};
+use super::Striping;
+use super::pending::Pending;
+use super::right_page::Care;
+use super::row_write::RowWrite;
 use crate::device::{Drive, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
@@ -15,32 +17,31 @@ use crate::format::ring_head::Mark;
 use crate::format::stripe_record::ShardRange;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
-use crate::layout::erasure::geometry::{Piece, Shard};
+use crate::layout::PlacedWrite;
 use crate::planted::{Bug, is_planted};
 use crate::ring::copying::Writing;
 use crate::ring::{Change, Ticket};
 
 impl<E: Env, M: Drive> Inner<E, M> {
-    /// Writes to the stripes there; answers the last of the numbers that its changes have, one for each stripe.
+    /// Writes to the stripes there; answers the last of the numbers that its changes have.
     pub(in crate::layout::mirror) async fn write_stripes(
         &self,
         striping: &Striping,
-        extent: Extent,
-        parts: &[&[u8]],
+        writes: &[PlacedWrite<'_>],
     ) -> Result<u64, DeviceError> {
+        self.ring.check_alive()?;
         let (failure, last) = (Cell::new(None), Cell::new(0));
-        let change = |(stripe, part): (u64, Extent)| {
+        join::all(RowWrite::all_of(&striping.stripes, writes).iter().map(|change| {
             let (failure, last) = (&failure, &last);
             async move {
-                let writing = self.copies.begin_write(striping.rows(part)).await;
-                let bytes = cut_out(parts, part.offset - extent.offset, part.len);
-                match self.change_stripe(striping, (stripe, part), bytes, writing, Care::RightBytes).await {
+                let writing = self.copies.begin_write(change.rows).await;
+                match self.change_stripe(striping, change, writing, Care::RightBytes).await {
                     Ok(number) => last.set(number.max(last.get())),
                     Err(error) => failure.set(Some(error)),
                 }
             }
-        };
-        join::all(striping.stripes.by_stripe(extent).map(change)).await;
+        }))
+        .await;
         failure.take().map_or(Ok(last.get()), Err)
     }
 
@@ -48,60 +49,22 @@ impl<E: Env, M: Drive> Inner<E, M> {
     async fn changed_shards(
         &self,
         striping: &Striping,
-        (stripe, part): (u64, Extent),
-        bytes: Vec<u8>,
-        rows: Extent,
+        change: &RowWrite<'_>,
         care: Care,
     ) -> Result<(Vec<ShardRange>, Vec<u8>), DeviceError> {
-        let stripes = striping.stripes;
-        let pieces: Vec<Piece> = stripes.pieces(part).collect();
-        let shard_start = stripe * stripes.shard_bytes();
-        // What the row holds, with what changes.
-        let mut data = Vec::with_capacity(stripes.data());
-        // Shards of which something is wrong that nobody writes now: parity is to be that of what is there.
-        let mut is_harmed = Vec::with_capacity(stripes.data());
-        for number in 0..stripes.data() {
-            let (mut row, mut is_row_harmed) = (vec![0; rows.len as usize], false);
-            let shard = Shard { stripe, number };
-            let is_whole = pieces.iter().any(|piece| piece.shard == shard && piece.on_member == rows);
-            if !is_whole {
-                for (page, offset) in row.chunks_exact_mut(PAGE).zip((rows.offset..).step_by(PAGE)) {
-                    let is_overwritten = |piece: &&Piece| {
-                        piece.shard == shard && piece.on_member.holds(&Extent::new(offset, PAGE_BYTES))
-                    };
-                    if pieces.iter().find(is_overwritten).is_none() {
-                        let (is_wrong, right) = match self.right_page(striping, shard, offset, care).await? {
-                            Found::Page(page) => (false, page),
-                            Found::Instead(page) => (true, page),
-                            // Nobody needs what it held: from now on it holds something again.
-                            Found::NothingNeeded => (true, [0; PAGE]),
-                        };
-                        page.copy_from_slice(&right);
-                        is_row_harmed |= is_wrong;
-                    }
-                }
-            }
-            for piece in pieces.iter().filter(|piece| piece.shard == shard) {
-                let at = (piece.on_member.offset - rows.offset) as usize;
-                let from = (piece.extent.offset - part.offset) as usize;
-                let len = piece.extent.len as usize;
-                row[at..at + len].copy_from_slice(&bytes[from..from + len]);
-            }
-            data.push(row);
-            is_harmed.push(is_row_harmed);
-        }
-        drop(bytes);
+        let (stripes, rows) = (striping.stripes, change.rows);
+        let shard_start = change.stripe * stripes.shard_bytes();
+        let data = self.data_rows(striping, change, care).await?;
         // Where too few members were left meanwhile, a page that could not be read is not one that nobody needs.
         if !is_planted(Bug::StripesChangedByFew) {
             self.ring.check_alive()?;
         }
-        let parity = self.encode(striping, &data, rows.len)?;
+        let parity = self.encode(striping, &data.rows, rows.len)?;
         let (mut ranges, mut body) = (Vec::new(), Vec::new());
-        for (number, row) in data.into_iter().enumerate() {
-            let piece = pieces.iter().find(|piece| piece.shard.number == number);
-            let range = match (piece, is_harmed[number]) {
+        for (number, row) in data.rows.into_iter().enumerate() {
+            let range = match (change.written_rows(number), data.is_harmed[number]) {
                 (_, true) => rows,
-                (Some(piece), false) => piece.on_member,
+                (Some(written), false) => written,
                 (None, false) => continue,
             };
             let at = (range.offset - rows.offset) as usize;
@@ -120,16 +83,15 @@ impl<E: Env, M: Drive> Inner<E, M> {
     pub(super) async fn change_stripe(
         &self,
         striping: &Striping,
-        change @ (stripe, _): (u64, Extent),
-        bytes: Vec<u8>,
+        change: &RowWrite<'_>,
         writing: Writing,
         care: Care,
     ) -> Result<u64, DeviceError> {
-        let stripes = striping.stripes;
-        let rows = writing.extent();
+        let (stripes, stripe, rows) = (striping.stripes, change.stripe, writing.extent());
+        debug_assert_eq!(rows, change.rows, "a change locks its rows");
         let shard_start = stripe * stripes.shard_bytes();
         self.ring.check_alive()?;
-        let (ranges, body) = self.changed_shards(striping, change, bytes, rows, care).await?;
+        let (ranges, body) = self.changed_shards(striping, change, care).await?;
         let record = self.log_change(striping, stripe, &ranges, &body).await?;
         let unended = striping.log.unended();
         self.ring.check_alive()?;
@@ -212,9 +174,10 @@ impl<E: Env, M: Drive> Inner<E, M> {
         rows: Extent,
     ) -> Result<(), DeviceError> {
         for offset in (rows.offset..rows.end()).step_by(PAGE) {
-            let writing = self.copies.begin_write(Extent::new(offset, PAGE_BYTES)).await;
-            let (stripe, nothing) = (striping.stripes.stripe_on_member(offset), Extent::new(0, 0));
-            self.change_stripe(striping, (stripe, nothing), Vec::new(), writing, Care::EachMember).await?;
+            let row = Extent::new(offset, PAGE_BYTES);
+            let writing = self.copies.begin_write(row).await;
+            let nothing = RowWrite::of_nothing(striping.stripes.stripe_on_member(offset), row);
+            self.change_stripe(striping, &nothing, writing, Care::EachMember).await?;
         }
         Ok(())
     }
@@ -228,31 +191,22 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         if self.0.verifier.borrow().is_none() {
             return;
         }
-        let extent = Extent::new(offset, bytes.len() as u64);
-        for (stripe, part) in striping.stripes.by_stripe(extent) {
+        let write = [PlacedWrite { offset, parts: vec![bytes] }];
+        for change in RowWrite::all_of(&striping.stripes, &write) {
             // From now on, or not at all: later the bytes may be old.
-            let Some(writing) = self.0.copies.try_write(striping.rows(part)) else { continue };
-            let (ring, bytes) = (self.clone(), cut_out(&[bytes], part.offset - offset, part.len));
+            let Some(writing) = self.0.copies.try_write(change.rows) else { continue };
+            let (ring, bytes, stripe, rows) = (self.clone(), bytes.to_vec(), change.stripe, change.rows);
             self.0.ring.env.spawn(async move {
                 let Some(striping) = &ring.0.striping else { return };
+                let write = [PlacedWrite { offset, parts: vec![&bytes] }];
+                let changes = RowWrite::all_of(&striping.stripes, &write);
+                let Some(change) = changes.iter().find(|it| (it.stripe, it.rows) == (stripe, rows)) else {
+                    return;
+                };
                 // All that is wrong of the rows: a repair of another shard finds them taken. What members cannot take they
                 // fail for; what the log cannot, it says itself.
-                let change = (stripe, part);
-                let _told = ring.0.change_stripe(striping, change, bytes, writing, Care::EachMember).await;
+                let _told = ring.0.change_stripe(striping, change, writing, Care::EachMember).await;
             });
         }
     }
-}
-
-/// So many bytes of what these are together, from `offset` on.
-fn cut_out(parts: &[&[u8]], offset: u64, len: u64) -> Vec<u8> {
-    let (mut skipped, len) = (offset as usize, len as usize);
-    let mut bytes = Vec::with_capacity(len);
-    for part in parts {
-        let from = skipped.min(part.len());
-        skipped -= from;
-        let left = len - bytes.len();
-        bytes.extend_from_slice(&part[from..part.len().min(from + left)]);
-    }
-    bytes
 }

@@ -1,8 +1,12 @@
 //! Stripes over the members: what is read, written and put once more where each member holds a part.
 //!
 //! ```text
+//!   row_write.rs   writes as changes: those of the same rows are one
 //!   change.rs      a change of a stripe: logged, then on each member in its turn
-//!   read.rs        what a shard holds: from its member, or computed from others
+//!   pending.rs     changes under way, and reads that a change may spoil
+//!   rows.rs        what a change does not write of its rows
+//!   read.rs        what shards hold: from their members, or computed
+//!   compute.rs     what a shard holds, from K others
 //!   right_page.rs  which of what can be read is right, for parity and rebuilds
 //!   replay.rs      what an opening does with the stripe log
 //! ```
@@ -15,30 +19,29 @@
 //!    memory. Where a change began meanwhile, it is read again.
 
 mod change;
+mod compute;
+mod pending;
 mod read;
 mod replay;
 mod right_page;
-
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+mod row_write;
+mod rows;
 
 use evenkeel_erasure::Code;
 
+use self::pending::{ByStripe, Computing, Pending};
 use super::Inner;
 use super::stripe_log::StripeLog;
-use crate::device::{Drive, Extent};
+use crate::device::Drive;
 use crate::env::Env;
 use crate::error::DeviceError;
-use crate::format::PAGE;
-use crate::format::stripe_record::ShardRange;
 use crate::format::stripes::Stripes;
-use crate::layout::erasure::geometry::{Piece, Shard};
-use crate::planted::{Bug, is_planted};
 use crate::ring::EIO;
 use crate::shared_step::SharedStep;
 
-/// What changes of a checkpoint under way take of memory, at most.
-const HELD_MAX_BYTES: u64 = 256 << 20;
+/// What changes of a checkpoint under way take of memory, at most: at 4+2 as many as two members at a time take home in two
+/// rotations of turns, at 10 MB/s.
+const HELD_MAX_BYTES: u64 = 512 << 20;
 
 /// What a ring with stripes has beside that of a mirror.
 pub(super) struct Striping {
@@ -48,46 +51,9 @@ pub(super) struct Striping {
     /// Room in the log comes back for all who wait for it.
     room: SharedStep<()>,
     /// Changes that not all members have.
-    pending: RefCell<Vec<Rc<Pending>>>,
+    pending: ByStripe<Pending>,
     /// Reads that compute what a member holds.
-    computing: RefCell<Vec<Rc<Computing>>>,
-}
-
-/// A change under way: the new bytes of some shards.
-struct Pending {
-    stripe: u64,
-    ranges: Vec<ShardRange>,
-    /// Their bytes, one after the other.
-    body: Vec<u8>,
-}
-
-impl Pending {
-    /// Each range with its bytes.
-    fn shards(&self) -> impl Iterator<Item = (&ShardRange, &[u8])> {
-        let mut rest = &self.body[..];
-        self.ranges.iter().map(move |range| {
-            let (bytes, next) = rest.split_at(range.len as usize);
-            rest = next;
-            (range, bytes)
-        })
-    }
-}
-
-/// Why a shard is computed: who is asked, and when.
-#[derive(Clone, Copy)]
-pub(super) enum Reason {
-    /// Its member has its turn: for no longer than that.
-    InTurn,
-    /// Its member cannot be read.
-    Lacking,
-    /// To see it as others have it, those last that are left out, a bit each: each of them when it is in nobody's way.
-    Version(u64),
-}
-
-struct Computing {
-    /// From the begin of the members' shards.
-    rows: Extent,
-    is_spoiled: Cell<bool>,
+    computing: ByStripe<Computing>,
 }
 
 impl Striping {
@@ -98,8 +64,8 @@ impl Striping {
             code,
             log: StripeLog::default(),
             room: SharedStep::default(),
-            pending: RefCell::default(),
-            computing: RefCell::default(),
+            pending: ByStripe::default(),
+            computing: ByStripe::default(),
         }
     }
 
@@ -107,24 +73,6 @@ impl Striping {
     /// and once more as many, with a page, while they are logged.
     pub(super) fn deferred_max_bytes(&self) -> u64 {
         HELD_MAX_BYTES / (2 * (1 + self.stripes.parity() as u64) + 1)
-    }
-
-    /// The rows that a change of these bytes of one stripe is of.
-    fn rows(&self, part: Extent) -> Extent {
-        hull(&self.stripes.pieces(part).collect::<Vec<_>>())
-    }
-
-    /// The new bytes of a page of a shard, where a change of it is under way.
-    fn pending_page(&self, shard: Shard, within: u64) -> Option<[u8; PAGE]> {
-        if is_planted(Bug::StripesMixVersions) {
-            return None;
-        }
-        let pending = self.pending.borrow();
-        let shards = pending.iter().filter(|it| it.stripe == shard.stripe).flat_map(|it| it.shards());
-        let mut found = shards.filter(|(range, _)| range.number == shard.number);
-        let (range, bytes) =
-            found.find(|(range, _)| (range.within..range.within + range.len).contains(&within))?;
-        bytes[(within - range.within) as usize..][..PAGE].try_into().ok()
     }
 
     /// Ways to get a page: from its member, and from others with each choice of as many left out as may be lost beside it.
@@ -140,24 +88,6 @@ impl Striping {
         let mut choices = all.filter(|bits| bits.count_ones() == out && bits >> number & 1 == 0);
         choices.nth(choice).unwrap_or(0)
     }
-
-    fn begin_pending(&self, pending: &Rc<Pending>, rows: Extent) {
-        self.pending.borrow_mut().push(Rc::clone(pending));
-        for computing in self.computing.borrow().iter().filter(|it| it.rows.overlaps(&rows)) {
-            computing.is_spoiled.set(true);
-        }
-    }
-
-    fn end_pending(&self, pending: &Rc<Pending>) {
-        self.pending.borrow_mut().retain(|it| !Rc::ptr_eq(it, pending));
-    }
-}
-
-/// The least rows, from the begin of the members' shards, that hold all of these.
-fn hull(pieces: &[Piece]) -> Extent {
-    let first = pieces.iter().map(|piece| piece.on_member.offset).min().unwrap_or(0);
-    let end = pieces.iter().map(|piece| piece.on_member.end()).max().unwrap_or(0);
-    Extent::new(first, end - first)
 }
 
 impl<E: Env, M: Drive> Inner<E, M> {

@@ -1,17 +1,16 @@
-//! What a shard holds: from its member, or computed from K others of one version.
+//! What shards hold: from their members, or computed from K others of one version ([`super::compute`]).
 
 use std::cell::Cell;
-use std::rc::Rc;
 
 use super::super::Inner;
-use super::{Computing, Reason, Striping};
+use super::Striping;
+use super::compute::{Computed, Reason};
 use crate::device::{Drive, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
-use crate::format::{PAGE, PAGE_BYTES};
-use crate::layout::erasure::geometry::Shard;
-use crate::planted::{Bug, is_planted};
-use crate::ring::EIO;
+use crate::join;
+use crate::layout::erasure::geometry::{Piece, Shard};
+use crate::ring::{Admitted, Urgency};
 
 /// Where the bytes of a shard are from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +23,9 @@ pub(in crate::layout::mirror) enum From {
     OthersAsItFailed,
 }
 
+/// A piece of a read, and where its bytes go.
+type Part<'a> = (Piece, &'a mut [u8]);
+
 impl<E: Env, M: Drive> Inner<E, M> {
     /// Fills `into` from the stripes there.
     pub(in crate::layout::mirror) async fn read_stripes(
@@ -32,13 +34,66 @@ impl<E: Env, M: Drive> Inner<E, M> {
         offset: u64,
         into: &mut [u8],
     ) -> Result<(), DeviceError> {
+        let extent = Extent::new(offset, into.len() as u64);
         let mut rest = into;
-        for piece in striping.stripes.pieces(Extent::new(offset, rest.len() as u64)) {
-            let (this, next) = rest.split_at_mut(piece.extent.len as usize);
-            self.read_shard(striping, piece.shard, piece.on_member, this).await?;
+        let mut parts: Vec<Part<'_>> = Vec::new();
+        for piece in striping.stripes.pieces(extent) {
+            let (this, next) = std::mem::take(&mut rest).split_at_mut(piece.extent.len as usize);
+            parts.push((piece, this));
             rest = next;
         }
-        Ok(())
+        if let [(piece, this)] = &mut parts[..] {
+            let client = Urgency::Client;
+            return self.read_shard(striping, piece.shard, piece.on_member, client, this).await.map(drop);
+        }
+        let failure = Cell::new(None);
+        let is_same_rows = |(one, _): &Part<'_>, (other, _): &Part<'_>| {
+            one.shard.stripe == other.shard.stripe && one.on_member == other.on_member
+        };
+        join::all(parts.chunk_by_mut(is_same_rows).map(|parts| async {
+            if let Err(error) = self.read_rows(striping, parts, Urgency::Client).await {
+                failure.set(Some(error));
+            }
+        }))
+        .await;
+        failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Fills each of these, which are the same rows of shards of one stripe. False where a member could not read what it holds,
+    /// and others did.
+    pub(super) async fn read_rows(
+        &self,
+        striping: &Striping,
+        parts: &mut [Part<'_>],
+        urgency: Urgency,
+    ) -> Result<bool, DeviceError> {
+        let is_busy = |(piece, _): &&Part<'_>| !self.is_idle(piece.place);
+        let around = parts.iter().filter(is_busy).fold(0, |bits, (piece, _)| bits | 1 << piece.shard.number);
+        let Piece { shard: Shard { stripe, .. }, on_member: rows, .. } = parts[0].0;
+        let may_be_computed = around != 0
+            && parts.len() > 1
+            && Computed::is_whole(rows)
+            && self.idle_members(striping) >= striping.stripes.data();
+        if may_be_computed {
+            // K shards give all of them: each is read once, also what is wanted of those that only read.
+            let mut wanted: Vec<_> =
+                parts.iter_mut().map(|(piece, into)| (piece.shard.number, &mut **into)).collect();
+            let rows =
+                Computed { stripe, rows, reason: Reason::InTurn, urgency, around, wanted: &mut wanted };
+            if let Ok(true) = self.compute(striping, rows).await {
+                return Ok(true);
+            }
+        }
+        let (failure, is_sound) = (Cell::new(None), Cell::new(true));
+        join::all(parts.iter_mut().map(|(piece, into)| async {
+            match self.read_shard(striping, piece.shard, piece.on_member, urgency, into).await {
+                Ok(From::OthersAsItFailed) => is_sound.set(false),
+                Ok(From::Member | From::Others) => {}
+                Err(error) => failure.set(Some(error)),
+            }
+        }))
+        .await;
+        failure.take().map_or(Ok(is_sound.get()), Err)
     }
 
     /// Fills `into` with some rows of a shard: from its member, or from others where that one writes or cannot.
@@ -47,125 +102,36 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         rows: Extent,
+        urgency: Urgency,
         into: &mut [u8],
     ) -> Result<From, DeviceError> {
         let place = striping.stripes.place_of(shard);
-        let is_read_around = !self.is_idle(place) && self.idle_members(striping) >= striping.stripes.data();
-        if is_read_around && self.compute_shard(striping, shard, rows, Reason::InTurn, into).await.is_ok() {
-            return Ok(From::Others);
+        let mut admitted = None;
+        if self.is_idle(place) {
+            admitted = self.ring.admit(urgency, place).await;
+        }
+        // Its turn may have begun meanwhile.
+        if !self.is_idle(place) && self.idle_members(striping) >= striping.stripes.data() {
+            admitted = None;
+            let around = self.compute_shard(striping, shard, rows, (Reason::InTurn, urgency), into);
+            if around.await.is_ok() {
+                return Ok(From::Others);
+            }
         }
         let mut failure = None;
         if self.ring.members[place].is_in_sync() {
+            if admitted.is_none() {
+                admitted = self.ring.admit(urgency, place).await;
+            }
             match self.ring.read_from(place, rows.offset, into).await {
                 Ok(()) => return Ok(From::Member),
                 Err(error) => failure = Some(error),
             }
         }
-        let computed = self.compute_shard(striping, shard, rows, Reason::Lacking, into).await;
+        drop(admitted);
+        let computed = self.compute_shard(striping, shard, rows, (Reason::Lacking, urgency), into).await;
         let from = if failure.is_some() { From::OthersAsItFailed } else { From::Others };
         computed.map(|()| from).map_err(|error| failure.unwrap_or(error))
-    }
-
-    /// Fills `into` with some rows of a shard as others have them, without its own member.
-    pub(in crate::layout::mirror) async fn compute_shard(
-        &self,
-        striping: &Striping,
-        shard: Shard,
-        rows: Extent,
-        reason: Reason,
-        into: &mut [u8],
-    ) -> Result<(), DeviceError> {
-        let mut offset = rows.offset;
-        let mut rest = into;
-        while !rest.is_empty() {
-            let len = (PAGE_BYTES - offset % PAGE_BYTES).min(rest.len() as u64) as usize;
-            let (this, next) = rest.split_at_mut(len);
-            let page = self.compute_page(striping, shard, offset / PAGE_BYTES * PAGE_BYTES, reason).await?;
-            this.copy_from_slice(&page[(offset % PAGE_BYTES) as usize..][..len]);
-            (offset, rest) = (offset + len as u64, next);
-        }
-        Ok(())
-    }
-
-    pub(super) async fn compute_page(
-        &self,
-        striping: &Striping,
-        shard: Shard,
-        offset: u64,
-        reason: Reason,
-    ) -> Result<[u8; PAGE], DeviceError> {
-        loop {
-            let rows = Extent::new(offset, PAGE_BYTES);
-            let computing = Rc::new(Computing { rows, is_spoiled: Cell::default() });
-            striping.computing.borrow_mut().push(Rc::clone(&computing));
-            let computed = self.compute_once(striping, shard, offset, reason).await;
-            striping.computing.borrow_mut().retain(|it| !Rc::ptr_eq(it, &computing));
-            if !computing.is_spoiled.get() || is_planted(Bug::StripesMixVersions) {
-                return computed;
-            }
-        }
-    }
-
-    pub(super) async fn compute_once(
-        &self,
-        striping: &Striping,
-        shard: Shard,
-        offset: u64,
-        reason: Reason,
-    ) -> Result<[u8; PAGE], DeviceError> {
-        let stripes = striping.stripes;
-        let within = offset - shard.stripe * stripes.shard_bytes();
-        let mut present: Vec<(usize, [u8; PAGE])> = Vec::new();
-        let of = |number| Shard { stripe: shard.stripe, number };
-        let mut wanted: Vec<usize> =
-            (0..stripes.members()).filter(|&number| number != shard.number).collect();
-        // First what is in memory, then who is not busy, then data.
-        let left_out = if let Reason::Version(left_out) = reason { left_out } else { 0 };
-        // Where a shard cannot be read, none that is left out stands in for it: a scrub is to see that.
-        let is_there = |number: usize| self.ring.members[stripes.place_of(of(number))].is_in_sync();
-        let is_asked = |&number: &usize| left_out >> number & 1 == 0;
-        if wanted.iter().filter(|&number| is_asked(number) && is_there(*number)).count() >= stripes.data() {
-            wanted.retain(is_asked);
-        }
-        let rank = |&number: &usize| {
-            let is_pending = striping.pending_page(of(number), within).is_some();
-            let busyness = self.ring.busyness(&self.ring.members[stripes.place_of(of(number))]);
-            (left_out >> number & 1, !is_pending, busyness, number)
-        };
-        let mut failure = DeviceError { doing: "compute what a member holds", errno: EIO };
-        // Who is next is asked each time: whose turn it is changes meanwhile.
-        while present.len() < stripes.data() {
-            let next = (0..wanted.len()).min_by_key(|&at| rank(&wanted[at]));
-            let Some(next) = next else { break };
-            let number = wanted.swap_remove(next);
-            let mut page = [0; PAGE];
-            match striping.pending_page(of(number), within) {
-                Some(pending) => page = pending,
-                None => {
-                    let place = stripes.place_of(of(number));
-                    match reason {
-                        Reason::Version(_) => self.idle(striping, place).await,
-                        // Whose turn it was is over meanwhile.
-                        Reason::InTurn if !self.is_idle(place) && self.is_idle(stripes.place_of(shard)) => {
-                            return Err(failure);
-                        }
-                        Reason::InTurn | Reason::Lacking => {}
-                    }
-                    if let Err(error) = self.ring.read_from(place, offset, &mut page).await {
-                        failure = error;
-                        continue;
-                    }
-                }
-            }
-            present.push((number, page));
-        }
-        let present: Vec<(usize, &[u8])> =
-            present.iter().map(|(number, page)| (*number, &page[..])).collect();
-        let mut page = [0; PAGE];
-        match striping.code.reconstruct(&present, &mut [(shard.number, &mut page)]) {
-            Ok(()) => Ok(page),
-            Err(_) => Err(failure),
-        }
     }
 
     /// That a member can be read, and is in nobody's way.
@@ -180,11 +146,23 @@ impl<E: Env, M: Drive> Inner<E, M> {
 
     /// Waits until a member is in nobody's way, cannot be read, or too few only read for a way around it.
     pub(super) async fn idle(&self, striping: &Striping, place: usize) {
-        let may_be_asked = || {
-            let is_in_sync = self.ring.members[place].is_in_sync();
-            self.is_idle(place) || !is_in_sync || self.idle_members(striping) < striping.stripes.data()
-        };
-        self.ring.changed.until(|| may_be_asked().then_some(())).await;
+        self.ring.changed.until(|| self.may_be_asked(striping, place).then_some(())).await;
+    }
+
+    fn may_be_asked(&self, striping: &Striping, place: usize) -> bool {
+        let is_in_sync = self.ring.members[place].is_in_sync();
+        self.is_idle(place) || !is_in_sync || self.idle_members(striping) < striping.stripes.data()
+    }
+
+    /// As [`Self::idle`], once a read that no client waits for may begin there.
+    pub(super) async fn admit_idle(&self, striping: &Striping, place: usize) -> Option<Admitted<'_>> {
+        loop {
+            self.idle(striping, place).await;
+            let admitted = self.ring.admit(Urgency::Background, place).await;
+            if self.may_be_asked(striping, place) {
+                return admitted;
+            }
+        }
     }
 
     /// Fills `into` as its member holds it, or as others do, those of one choice left out. Where too few others are in sync,
@@ -203,19 +181,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let is_computed = others >= striping.stripes.data();
             match version.checked_sub(1).filter(|_| is_computed) {
                 None if self.ring.members[piece.place].is_in_sync() => {
-                    self.idle(striping, piece.place).await;
+                    let _admitted = self.admit_idle(striping, piece.place).await;
                     self.ring.read_from(piece.place, piece.on_member.offset, this).await?;
                 }
                 choice => {
                     let left_out = striping.left_out(piece.shard.number, choice.unwrap_or(0));
-                    self.compute_shard(
-                        striping,
-                        piece.shard,
-                        piece.on_member,
-                        Reason::Version(left_out),
-                        this,
-                    )
-                    .await?;
+                    let why = (Reason::Version(left_out), Urgency::Background);
+                    self.compute_shard(striping, piece.shard, piece.on_member, why, this).await?;
                 }
             }
             rest = next;

@@ -14,7 +14,7 @@ use crate::join;
 use crate::layout::Expected;
 use crate::layout::erasure::geometry::Shard;
 use crate::planted::{Bug, is_planted};
-use crate::ring::EIO;
+use crate::ring::{EIO, Urgency};
 
 /// How closely a page is looked at that is read for others.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,9 +100,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         care: Care,
     ) -> Result<Found, DeviceError> {
         let stripes = striping.stripes;
-        let within = offset - shard.stripe * stripes.shard_bytes();
-        let home =
-            shard.stripe * stripes.stripe_bytes() + shard.number as u64 * stripes.shard_bytes() + within;
+        let home = stripes.home_of(shard, offset);
         let verifier = self.verifier.borrow().as_ref().and_then(Weak::upgrade);
         let expected = match verifier {
             Some(verifier) if !is_planted(Bug::StripesUnchecked) => verifier.expects(home).await,
@@ -117,8 +115,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let mut is_member_wrong = false;
         if (!expected.is_known() || care == Care::EachMember) && is_there() {
             // Where nothing says what is right, parity is to be that of what is there.
-            self.idle(striping, place).await;
+            let admitted = self.admit_idle(striping, place).await;
             let read = self.ring.read_from(place, offset, &mut page).await;
+            drop(admitted);
             is_member_wrong = read.is_err() || !expected.is_right(&page);
             if !is_member_wrong {
                 if expected.is_what_comes(&page) || is_planted(Bug::StripesTakeOlder) {
@@ -127,7 +126,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 before = Some(Found::Page(page));
             }
         }
-        if let Ok(from) = self.read_shard(striping, shard, rows, &mut page).await {
+        if let Ok(from) = self.read_shard(striping, shard, rows, Urgency::Background, &mut page).await {
             if expected.is_right(&page) {
                 // Its member is to hold the same.
                 let is_guess = from != From::Member && !expected.is_known();
