@@ -3,6 +3,7 @@
 //! 1. Of two overlapping writes the second begins when the first has ended, so that all members see them in one order.
 //! 2. A copy (what a mend or a rebuild puts once more) begins only where no write is under way. A write that comes
 //!    meanwhile spoils it: what of it is under way ends first, and the rest is not begun.
+//! 3. One that was spoiled too often is not any more: writes wait until it has ended.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ use std::rc::Rc;
 use crate::device::Extent;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
+
+/// So often writes spoil a copy. Whoever writes the same bytes again and again would keep a rebuild from its end.
+const SPOILED_MAX: usize = 3;
 
 /// Writes and copies under way.
 #[derive(Debug, Default)]
@@ -25,6 +29,8 @@ pub(crate) struct Copies {
 #[derive(Debug)]
 pub(crate) struct Copying {
     pub(crate) extent: Extent,
+    /// Whether writes wait for it.
+    is_firm: bool,
     spoiled: Cell<bool>,
     under_way: Cell<usize>,
 }
@@ -60,19 +66,25 @@ impl Copies {
 
     /// Copies there from now on, if nobody writes or copies.
     pub(crate) fn try_copy(self: &Rc<Self>, extent: Extent) -> Option<CopyGuard> {
+        self.try_copy_as(extent, false)
+    }
+
+    fn try_copy_as(self: &Rc<Self>, extent: Extent, is_firm: bool) -> Option<CopyGuard> {
         let is_written = self.is_written(&extent) && !is_planted(Bug::RingCopiesUnderWay);
         let mut all = self.copying.borrow_mut();
         if is_written || all.iter().any(|copying| copying.extent.overlaps(&extent)) {
             return None;
         }
-        let copying = Rc::new(Copying { extent, spoiled: Cell::default(), under_way: Cell::default() });
+        let copying =
+            Rc::new(Copying { extent, is_firm, spoiled: Cell::default(), under_way: Cell::default() });
         all.push(Rc::clone(&copying));
         Some(CopyGuard { copies: Rc::clone(self), copying })
     }
 
-    /// As [`Self::try_copy`], once it can.
-    pub(crate) async fn copy(self: &Rc<Self>, extent: Extent) -> CopyGuard {
-        self.changed.until(|| self.try_copy(extent)).await
+    /// As [`Self::try_copy`], once it can. Where the same copy was spoiled so often, writes wait for this one.
+    pub(crate) async fn copy(self: &Rc<Self>, extent: Extent, spoiled: usize) -> CopyGuard {
+        let is_firm = spoiled >= SPOILED_MAX;
+        self.changed.until(|| self.try_copy_as(extent, is_firm)).await
     }
 
     fn is_written(&self, extent: &Extent) -> bool {
@@ -89,8 +101,8 @@ impl Copies {
         let all = self.copying.borrow();
         let mut is_copied = false;
         for copying in all.iter().filter(|copying| copying.extent.overlaps(extent)) {
-            copying.spoiled.set(true);
-            is_copied |= copying.under_way.get() > 0;
+            copying.spoiled.set(!copying.is_firm);
+            is_copied |= copying.is_firm || copying.under_way.get() > 0;
         }
         is_copied
     }
@@ -179,6 +191,28 @@ mod tests {
         assert!(poll(&mut waiting).is_none());
         assert!(!copy.begin(), "to another member");
         copy.end();
+        assert!(poll(&mut waiting).is_some());
+    }
+
+    #[test]
+    fn writes_wait_for_a_copy_that_others_have_spoiled_too_often() {
+        let copies = Rc::<Copies>::default();
+        let copy = |spoiled: usize| {
+            let mut copy = Box::pin(copies.copy(Extent::new(0, 100), spoiled));
+            match copy.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                std::task::Poll::Ready(copy) => copy,
+                std::task::Poll::Pending => panic!("nobody writes"),
+            }
+        };
+        for spoiled in 0..SPOILED_MAX {
+            let copy = copy(spoiled);
+            assert!(poll(&mut begin(&copies, Extent::new(50, 100))).is_some() && copy.is_spoiled());
+        }
+        let firm = copy(SPOILED_MAX);
+        let mut waiting = begin(&copies, Extent::new(50, 100));
+        assert!(poll(&mut waiting).is_none() && firm.begin() && !firm.is_spoiled());
+        firm.end();
+        drop(firm);
         assert!(poll(&mut waiting).is_some());
     }
 

@@ -5,6 +5,7 @@
 //!    when nobody writes there, and again if somebody came meanwhile.
 //! 2. It is read, and its head says that it counts, only when all of it is there and durable.
 //!    It speaks of the device that it was begun for, and of none that was put in its place since.
+//!    A piece that writes spoil again and again is copied while they wait.
 //! 3. No more is copied in a second than is allowed, and nothing is read for it from a member that writes.
 //! 4. Nothing is copied before there is a [`Verifier`]. A page that is not what it should be is taken from a member that has
 //!    it right; where none has, it is counted. Pages without contents are passed over: what is there is never read.
@@ -172,7 +173,10 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 continue;
             }
             if self.is_needed(extent, verifier).await {
-                while !self.copy_piece(place, device, extent, verifier).await? {}
+                let mut spoiled = 0;
+                while !self.copy_piece(place, device, extent, verifier, spoiled).await? {
+                    spoiled += 1;
+                }
                 copied_bytes += extent.len;
                 member.copied_bytes.set(member.copied_bytes.get() + extent.len);
                 if lacking.is_some() && is_forgotten_early {
@@ -202,7 +206,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         false
     }
 
-    /// Copies a piece; false where a write came meanwhile. A page that no member can read is passed over: it is lost
+    /// Copies a piece that was `spoiled` so often; false where a write came meanwhile. A page that no member can read is passed over: it is lost
     /// wherever it is, and its sum says so.
     async fn copy_piece(
         &self,
@@ -210,13 +214,14 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         device: &Rc<M>,
         extent: Extent,
         verifier: &Weak<dyn Verifier>,
+        spoiled: usize,
     ) -> Result<bool, DeviceError> {
         if let Some(striping) = &self.0.striping {
-            return self.copy_rows(striping, place, device, extent).await;
+            return self.copy_rows(striping, place, device, extent, spoiled).await;
         }
         let judging =
             verifier.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: EIO })?;
-        let copy = self.0.copies.copy(extent).await;
+        let copy = self.0.copies.copy(extent, spoiled).await;
         let mut bytes = vec![0; extent.len as usize];
         for left in (0..TRIES).rev() {
             match self.0.read(extent.offset, &mut bytes).await {
@@ -239,7 +244,10 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         drop(copy);
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
             let page = Extent::new(offset, PAGE_BYTES);
-            while !Box::pin(self.copy_piece(place, device, page, verifier)).await? {}
+            let mut spoiled = 0;
+            while !Box::pin(self.copy_piece(place, device, page, verifier, spoiled)).await? {
+                spoiled += 1;
+            }
         }
         Ok(true)
     }
@@ -251,6 +259,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         place: usize,
         device: &Rc<M>,
         extent: Extent,
+        spoiled: usize,
     ) -> Result<bool, DeviceError> {
         let stripe = striping.stripes.stripe_on_member(extent.offset);
         let is_parity = striping.stripes.shard_on(stripe, place).number >= striping.stripes.data();
@@ -259,7 +268,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         }
         let mut bytes = vec![0; extent.len as usize];
         for _ in 0..TRIES {
-            let copy = self.0.copies.copy(extent).await;
+            let copy = self.0.copies.copy(extent, spoiled).await;
             if self.0.compute_member(striping, place, extent, &mut bytes).await.is_ok() {
                 return self.copy_to(place, device, &copy, &bytes).await;
             }
@@ -276,7 +285,10 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         }
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
             let page = Extent::new(offset, PAGE_BYTES);
-            while !Box::pin(self.copy_rows(striping, place, device, page)).await? {}
+            let mut spoiled = 0;
+            while !Box::pin(self.copy_rows(striping, place, device, page, spoiled)).await? {
+                spoiled += 1;
+            }
         }
         Ok(true)
     }
