@@ -210,12 +210,16 @@ impl<'a, E: Env, M: Drive> Asking<'a, E, M> {
             self.others.borrow_mut().sort_by_cached_key(|&number| self.rank(number));
             let chosen: Vec<usize> = self.others.borrow_mut().drain(..lacking).collect();
             let is_busy = |&number: &usize| !self.in_memory(number) && !self.is_idle(number);
-            let is_over = || self.wanted.iter().all(|&number| self.is_idle(number));
-            if matches!(self.reason, Reason::InTurn) && chosen.iter().any(is_busy) && is_over() {
+            if chosen.iter().any(is_busy) && self.is_over() {
                 return Err(self.failure.get());
             }
             join::all(chosen.into_iter().map(|number| self.ask(number))).await;
         }
+    }
+
+    /// Whether those around whose turn this is done only read again.
+    fn is_over(&self) -> bool {
+        matches!(self.reason, Reason::InTurn) && self.wanted.iter().all(|&number| self.is_idle(number))
     }
 
     async fn ask(&self, number: usize) {
@@ -230,7 +234,8 @@ impl<'a, E: Env, M: Drive> Asking<'a, E, M> {
             };
             // Its turn has begun meanwhile: another is asked, where one only reads.
             let is_late = was_idle && !self.is_idle(number);
-            if is_late && self.others.borrow().iter().any(|&other| self.is_idle(other)) {
+            let is_other_idle = || self.others.borrow().iter().any(|&other| self.is_idle(other));
+            if is_late && (is_other_idle() || self.is_over()) {
                 return self.others.borrow_mut().push(number);
             }
             bytes.resize(self.rows.len as usize, 0);

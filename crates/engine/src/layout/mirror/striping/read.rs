@@ -106,29 +106,30 @@ impl<E: Env, M: Drive> Inner<E, M> {
         into: &mut [u8],
     ) -> Result<From, DeviceError> {
         let place = striping.stripes.place_of(shard);
-        let mut admitted = None;
-        if self.is_idle(place) {
-            admitted = self.ring.admit(urgency, place).await;
-        }
-        // Its turn may have begun meanwhile.
-        if !self.is_idle(place) && self.idle_members(striping) >= striping.stripes.data() {
-            admitted = None;
-            let around = self.compute_shard(striping, shard, rows, (Reason::InTurn, urgency), into);
-            if around.await.is_ok() {
-                return Ok(From::Others);
+        let is_around = || !self.is_idle(place) && self.idle_members(striping) >= striping.stripes.data();
+        let (mut is_tried, mut failure) = (false, None);
+        while self.ring.members[place].is_in_sync() || is_around() {
+            if !is_tried && is_around() {
+                let why = (Reason::InTurn, urgency);
+                if self.compute_shard(striping, shard, rows, why, into).await.is_ok() {
+                    return Ok(From::Others);
+                }
+                // Its turn may be over meanwhile.
+                is_tried = !self.is_idle(place);
+            }
+            if !self.ring.members[place].is_in_sync() {
+                break;
+            }
+            let _admitted = self.ring.admit(urgency, place).await;
+            // Or may have begun.
+            if is_tried || !is_around() {
+                match self.ring.read_from(place, rows.offset, into).await {
+                    Ok(()) => return Ok(From::Member),
+                    Err(error) => failure = Some(error),
+                }
+                break;
             }
         }
-        let mut failure = None;
-        if self.ring.members[place].is_in_sync() {
-            if admitted.is_none() {
-                admitted = self.ring.admit(urgency, place).await;
-            }
-            match self.ring.read_from(place, rows.offset, into).await {
-                Ok(()) => return Ok(From::Member),
-                Err(error) => failure = Some(error),
-            }
-        }
-        drop(admitted);
         let computed = self.compute_shard(striping, shard, rows, (Reason::Lacking, urgency), into).await;
         let from = if failure.is_some() { From::OthersAsItFailed } else { From::Others };
         computed.map(|()| from).map_err(|error| failure.unwrap_or(error))
