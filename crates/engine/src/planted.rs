@@ -94,6 +94,8 @@ crate::planted_bugs! {
     StripesReplayUnread = "stripes-replay-unread",
     /// Records go home that one log device alone has.
     StripesReplayUnlevelled = "stripes-replay-unlevelled",
+    /// A record of the log of stripes counts wherever it is found, though it was written elsewhere.
+    StripesTakeMisplaced = "stripes-take-misplaced",
     /// A change is made of what too few members can say.
     StripesChangedByFew = "stripes-changed-by-few",
     /// What too few members have durably counts as durable on all.

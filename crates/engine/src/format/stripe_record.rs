@@ -16,7 +16,10 @@ use super::{PAGE, PAGE_BYTES, encode_head, head_fields};
 const MAGIC: u64 = u64::from_le_bytes(*b"evenstrp");
 
 /// Version of this format.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+
+/// That of records which do not say where they were written.
+const VERSION_WITHOUT_OFFSET: u64 = 1;
 
 /// What counts records or openings ends below this.
 const COUNT_END: u64 = 1 << 62;
@@ -45,6 +48,8 @@ pub struct StripeRecord {
     pub settled: Mark,
     /// Bytes of the log of stripes on each log device.
     pub region_bytes: u64,
+    /// Where in that it was written: one that is found elsewhere was misdirected. `None` in records of version 1.
+    pub offset: Option<u64>,
     /// The stripe.
     pub stripe: u64,
     /// What changes: the bytes follow in this order.
@@ -66,10 +71,11 @@ impl StripeRecord {
         let ranges = self.ranges.iter().flat_map(|range| [range.number as u64, range.within, range.len]);
         let Mark { epoch, through } = self.settled;
         let log = [self.volume, self.sequence, self.floor, epoch, through, self.region_bytes];
-        let words = log.into_iter().chain([self.stripe, sum(body)]);
+        let words = log.into_iter().chain(self.offset).chain([self.stripe, sum(body)]);
         let escaped = escaped_pages(body);
         let words = words.chain([self.ranges.len() as u64]).chain(ranges).chain(escaped.iter().copied());
-        let head = encode_head(MAGIC, VERSION, words);
+        let version = if self.offset.is_some() { VERSION } else { VERSION_WITHOUT_OFFSET };
+        let head = encode_head(MAGIC, version, words);
         let mut bytes = [&head[..], body].concat();
         set_first_words(&escaped, &mut bytes[PAGE..], 0);
         bytes
@@ -77,10 +83,14 @@ impl StripeRecord {
 
     /// What a page says that begins a record of stripes of this shape; `None` where it begins none.
     pub fn decode(page: &[u8], stripes: &Stripes) -> Option<Self> {
-        let mut fields = head_fields(MAGIC, VERSION, page)?;
+        let told = head_fields(MAGIC, VERSION, page);
+        let has_offset = told.is_some();
+        let mut fields = told.or_else(|| head_fields(MAGIC, VERSION_WITHOUT_OFFSET, page))?;
         let (volume, sequence, floor) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let settled = Mark { epoch: fields.u64()?, through: fields.u64()? };
-        let (region_bytes, stripe, body_sum) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let region_bytes = fields.u64()?;
+        let offset = if has_offset { Some(fields.u64()?) } else { None };
+        let (stripe, body_sum) = (fields.u64()?, fields.u64()?);
         let count = usize::try_from(fields.u64()?).ok().filter(|&count| count <= stripes.members())?;
         let mut ranges = Vec::with_capacity(count);
         for _ in 0..count {
@@ -106,6 +116,7 @@ impl StripeRecord {
             floor,
             settled,
             region_bytes,
+            offset,
             stripe,
             ranges,
             body_sum,
@@ -161,7 +172,7 @@ fn sum(body: &[u8]) -> u64 {
 /// Pages of the largest change: all shards of a stripe.
 const BODY_PAGES_MAX: u64 = (DATA_MAX + PARITY_MAX) as u64 * SHARD_BYTES_MAX / PAGE_BYTES;
 
-const _: () = assert!((3 + 9 + 3 * 32 + escape_words(BODY_PAGES_MAX * PAGE_BYTES)) * 8 <= PAGE);
+const _: () = assert!((3 + 10 + 3 * 32 + escape_words(BODY_PAGES_MAX * PAGE_BYTES)) * 8 <= PAGE);
 
 #[cfg(test)]
 mod tests {
@@ -185,6 +196,7 @@ mod tests {
             floor,
             settled,
             region_bytes,
+            offset: Some(1 << 16),
             stripe,
             ranges,
             body_sum,
@@ -198,13 +210,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn what_is_written_is_read_also_of_the_version_before() {
         let (record, body) = sample();
-        let mut bytes = record.encode(&body);
-        let found = StripeRecord::decode(&bytes[..PAGE], &stripes()).expect("a record");
-        assert_eq!(found, record);
-        assert!(!found.restore(&mut bytes.clone()[PAGE + 1..]));
-        assert!(found.restore(&mut bytes[PAGE..]) && bytes[PAGE..] == body);
+        for record in [StripeRecord { offset: None, ..record.clone() }, record] {
+            let mut bytes = record.encode(&body);
+            let found = StripeRecord::decode(&bytes[..PAGE], &stripes()).expect("a record");
+            assert_eq!(found, record);
+            assert!(!found.restore(&mut bytes.clone()[PAGE + 1..]));
+            assert!(found.restore(&mut bytes[PAGE..]) && bytes[PAGE..] == body);
+        }
     }
 
     #[test]

@@ -185,6 +185,7 @@ impl StripeLog {
             floor,
             settled,
             region_bytes,
+            offset: Some(offset),
             stripe,
             ranges,
             body_sum: 0,
@@ -301,10 +302,12 @@ impl StripeLog {
                     failure = Some(error);
                     continue;
                 }
-                let Some(record) = StripeRecord::decode(&page, stripes).filter(|it| it.volume == volume)
-                else {
-                    continue;
+                // One that lies elsewhere than where it was written lacks in its place, and what lay here is there on others.
+                let is_here = |it: &StripeRecord| {
+                    it.offset.is_none_or(|offset| offset == at) || is_planted(Bug::StripesTakeMisplaced)
                 };
+                let record = StripeRecord::decode(&page, stripes);
+                let Some(record) = record.filter(|it| it.volume == volume && is_here(it)) else { continue };
                 let end = offset.checked_add(record.body_bytes()).filter(|&end| end <= region.size_bytes());
                 let Some(end) = end else { continue };
                 let (body_at, mut body) = (offset, vec![0; record.body_bytes() as usize]);
