@@ -149,7 +149,7 @@ fn on_a_ring(seed: u64, members: usize, stripes: Option<Stripes>) -> Runs<Mirror
     let mut random = Random::new(seed ^ 0x4147);
     let has_log_on_members = random.chance(0.25);
     let ring = RingOptions { stripes, ..draw_ring(&mut random) };
-    let mirror = Mirror { members, logs: LOGS, ring };
+    let mirror = Mirror { members, logs: LOGS, ring, journal_bytes: 0 }.with_journal_of(&small.create);
     let testbed = if has_log_on_members && stripes.is_none() {
         mirror.with_log_on_members(&small.create)
     } else {

@@ -54,7 +54,8 @@ impl Seeded for Mirror {
             dirty_pages_max: if random.coin() { 16_384 } else { 8 + random.index(24) },
             tuning: draw_tuning(atomic_sectors, sector_bytes, &mut random),
         };
-        let mirror = Self { members, logs, ring: draw_ring(&mut random) };
+        let ring = draw_ring(&mut random);
+        let mirror = Self { members, logs, ring, journal_bytes: 0 }.with_journal_of(&create);
         let has_log_on_members = Random::new(seed ^ 0x109e).chance(0.3);
         let setup = Setup {
             seed,

@@ -35,6 +35,9 @@ pub struct Mirror {
     pub logs: usize,
     /// How the ring is run.
     pub ring: RingOptions,
+    /// Bytes of the journal on each log device, with its superblocks: behind them lies the log of stripes, however large the
+    /// device is.
+    pub journal_bytes: u64,
 }
 
 /// How many of the largest changes a log of stripes has room for.
@@ -56,6 +59,16 @@ impl Mirror {
     fn stripe_log_bytes(&self) -> u64 {
         let largest_bytes = |it: Stripes| PAGE_BYTES + it.members() as u64 * it.shard_bytes();
         self.ring.stripes.map_or(0, |stripes| LARGEST_CHANGES * largest_bytes(stripes))
+    }
+
+    /// Where the log of stripes is on each log device.
+    fn stripe_log(&self) -> Extent {
+        Extent::new(self.journal_bytes, self.stripe_log_bytes())
+    }
+
+    /// The same for a volume that is made so.
+    pub fn with_journal_of(self, create: &CreateOptions) -> Self {
+        Self { journal_bytes: log_drive_bytes(create), ..self }
     }
 
     /// The same without log devices: the log is on the members, of a volume that is made so.
@@ -99,8 +112,10 @@ impl Testbed for Mirror {
         let share_bytes =
             self.ring.stripes.map_or(home_bytes, |it| it.member_bytes(home_bytes).expect("it fits"));
         let member = (Kind::Pages, share_bytes + self.data_offset(Kind::Pages));
-        let log =
-            (Kind::Log, log_drive_bytes(create) + self.data_offset(Kind::Log) + self.stripe_log_bytes());
+        let journal_bytes = log_drive_bytes(create);
+        let is_told = self.ring.stripes.is_none() || self.journal_bytes == journal_bytes;
+        assert!(is_told, "the log of stripes lies behind the journal");
+        let log = (Kind::Log, journal_bytes + self.data_offset(Kind::Log) + self.stripe_log_bytes());
         [vec![member; self.members], vec![log; self.logs]].concat()
     }
 
@@ -188,10 +203,7 @@ impl Testbed for Mirror {
         let (ring, devices) = self.ring_and_devices(env.clone(), &watch, drives)?;
         let logs = SimLogs::open(env.clone(), devices, ring.clone(), self.ring.answer_max_ns).await?;
         if let (Some(_), SimLogs::Devices(devices)) = (self.ring.stripes, &logs) {
-            let size_bytes = logs.geometry().size_bytes;
-            let zone_bytes = self.stripe_log_bytes();
-            let zone = Extent::new(size_bytes - zone_bytes, zone_bytes);
-            ring.log_stripes_in(Rc::new(RegionOfLog::new(devices, zone)));
+            ring.log_stripes_in(Rc::new(RegionOfLog::new(devices, self.stripe_log())));
         }
         let (home, log) = (Rc::new(ring.clone()), Rc::new(logs.clone()));
         let volume = Volume::open(env, arena, home, log, true, options).await?;

@@ -3,7 +3,7 @@
 //! In a run in which nothing is wrong with any device, a read waits for a member's writes only where there is no other
 //! choice: where turns are kept, no member that has writes under way is read while another that is in sync has none and
 //! does not have its turn. (Who rests after its turn is read to see whether it is quick again; so the turn alone is no
-//! offence.)
+//! offence.) Once a member could not read something, as an earlier run left it, whoever writes may be all that is left.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,6 +23,8 @@ pub(super) struct Watch {
     writes: RefCell<Vec<usize>>,
     offence: RefCell<Option<String>>,
     reads: Cell<u64>,
+    /// Whether a member could not read something.
+    has_failed: Cell<bool>,
     /// How many members it takes to read.
     needed: usize,
     /// Where on a member its pages begin: the log is read by recovery and by checks.
@@ -40,6 +42,7 @@ impl Watch {
             writes,
             offence: RefCell::default(),
             reads: Cell::default(),
+            has_failed: Cell::default(),
             needed,
             data_from,
             in_turns_from,
@@ -78,6 +81,7 @@ impl Watch {
             member.state == MemberState::InSync && member.role == Role::Reading && under_way(other) == 0
         };
         if under_way(place) > 0
+            && !self.has_failed.get()
             && let free = (0..members.len()).filter(is_free).collect::<Vec<_>>()
             && free.len() >= self.needed
         {
@@ -88,6 +92,10 @@ impl Watch {
             );
             self.offence.borrow_mut().get_or_insert(what);
         }
+    }
+
+    fn note_answer(&self, read: &Result<(), DeviceError>) {
+        self.has_failed.set(self.has_failed.get() || read.is_err());
     }
 
     fn count_write(self: &Rc<Self>, place: usize) -> WriteUnderWay {
@@ -142,14 +150,18 @@ impl Device for WatchedDrive {
         if offset >= self.watch.data_from {
             self.watch.note_read(self.place);
         }
-        self.drive.read(offset, into).await
+        let read = self.drive.read(offset, into).await;
+        self.watch.note_answer(&read);
+        read
     }
 
     async fn read_cached(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         if offset >= self.watch.data_from {
             self.watch.note_read(self.place);
         }
-        self.drive.read_cached(offset, into).await
+        let read = self.drive.read_cached(offset, into).await;
+        self.watch.note_answer(&read);
+        read
     }
 
     fn try_read_cached(&self, offset: u64, into: &mut [u8]) -> usize {

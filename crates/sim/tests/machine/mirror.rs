@@ -33,7 +33,7 @@ impl Plan {
             policy: Policy::Turns,
             ..RingOptions::default()
         };
-        let mut plan = Self::of_pages_on(Mirror { members, logs, ring }, 64);
+        let mut plan = Self::of_pages_on(Mirror { members, logs, ring, journal_bytes: 0 }, 64);
         plan.open.cached_pages_max = 16;
         plan
     }
@@ -42,6 +42,7 @@ impl Plan {
     pub fn striped(data: usize, parity: usize, logs: usize) -> Self {
         let mut plan = Self::mirror(data + parity, logs);
         plan.ring.stripes = Stripes::new(data, parity, 4096);
+        plan.testbed = plan.testbed.with_journal_of(&plan.create);
         plan
     }
 

@@ -288,6 +288,9 @@ fn seeds_that_broke_a_promise_once_keep_it() {
         (2332, (4, 2)),
         (3534, (2, 1)),
         (10_741, (4, 2)),
+        (50_002_137, (4, 2)),
+        (50_100_543, (2, 1)),
+        (60_013_652, (2, 1)),
     ];
     for (seed, shape) in seeds {
         let ended = run(draw_striped(seed, 2, shape)).map(drop);
