@@ -1,6 +1,6 @@
 //! Reads that no client waits for: few at once on each member, so that those of clients find it free.
 //!
-//! 1. They are served in the order in which they came.
+//! 1. Those of a kind are served in the order in which they came. A rebuild does not wait behind all that goes home.
 //! 2. As long as clients read, few are under way on a member; else as many as are good for a drive.
 
 use std::cell::{Cell, RefCell};
@@ -17,11 +17,13 @@ use crate::env::Env;
 pub(crate) enum Urgency {
     /// A client, or what one waits for.
     Client,
-    /// A change of what is written home, a rebuild or a scrub.
-    Background,
+    /// A change, on its way home.
+    Change,
+    /// A rebuild or a scrub.
+    Copy,
 }
 
-/// How many are under way on a member beside reads of clients: what a drive does at once anyway,
+/// How many of a kind are under way on a member beside reads of clients: what a drive does at once anyway,
 const BESIDE_CLIENTS: u64 = 2;
 
 /// and how many without.
@@ -30,9 +32,16 @@ const ALONE: u64 = 16;
 /// Clients that have not read for so long do not read.
 const CLIENTS_QUIET_NS: u64 = 100_000_000;
 
-/// The reads of a member that wait, and those under way.
+/// The reads of a member.
 #[derive(Debug, Default)]
 pub(super) struct Background {
+    changes: Queue,
+    copies: Queue,
+}
+
+/// Reads of one kind: those that wait, and those under way.
+#[derive(Debug, Default)]
+struct Queue {
     came: Cell<u64>,
     ended: Cell<u64>,
     /// How many may be under way at once, as it was when it was last looked at.
@@ -43,9 +52,9 @@ pub(super) struct Background {
 
 /// A read under way, or one that waits, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Admitted<'a>(&'a Background);
+pub(crate) struct Admitted<'a>(&'a Queue);
 
-impl Background {
+impl Queue {
     /// Ends once fewer than `at_once` of those that came before are left.
     async fn admit(&self, at_once: impl Fn() -> u64) -> Admitted<'_> {
         let number = self.came.replace(self.came.get() + 1);
@@ -85,12 +94,13 @@ impl Drop for Admitted<'_> {
 impl<E: Env, M: Drive> Ring<E, M> {
     /// Waits until a read may begin on this member.
     pub(crate) async fn admit(&self, urgency: Urgency, place: usize) -> Option<Admitted<'_>> {
-        match urgency {
-            Urgency::Client => None,
-            Urgency::Background => {
-                Some(self.members[place].background.admit(|| self.background_reads_max()).await)
-            }
-        }
+        let background = &self.members[place].background;
+        let queue = match urgency {
+            Urgency::Client => return None,
+            Urgency::Change => &background.changes,
+            Urgency::Copy => &background.copies,
+        };
+        Some(queue.admit(|| self.background_reads_max()).await)
     }
 
     fn background_reads_max(&self) -> u64 {
@@ -118,8 +128,8 @@ mod tests {
 
     #[test]
     fn they_come_in_order_and_no_more_at_once_than_may_also_where_one_is_given_up() {
-        let (background, at_once) = (Background::default(), Cell::new(1));
-        let read = || -> Option<Read<'_>> { Some(Box::pin(background.admit(|| at_once.get()))) };
+        let (queue, at_once) = (Queue::default(), Cell::new(1));
+        let read = || -> Option<Read<'_>> { Some(Box::pin(queue.admit(|| at_once.get()))) };
         let mut reads: Vec<Option<Read<'_>>> = (0..5).map(|_| read()).collect();
         let first = poll(&mut reads, 0).expect("nobody is before it");
         assert!((1..5).all(|at| poll(&mut reads, at).is_none()));

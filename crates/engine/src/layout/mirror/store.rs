@@ -12,7 +12,7 @@ use crate::format::ring_head::DurableOpening;
 use crate::format::superblock::{StoreState, Superblock};
 use crate::layout::{PageStore, PlacedWrite, Remembered, Replicated, StoreTraits, Verifier};
 use crate::planted::{Bug, is_planted};
-use crate::ring::{self, Member, MemberState, Role};
+use crate::ring::{self, Member, MemberState, Role, Urgency};
 
 impl<E: Env, M: Drive> Device for MirrorPages<E, M> {
     fn geometry(&self) -> Geometry {
@@ -73,7 +73,9 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         match &self.0.striping {
             None => self.0.ring.read_from(replica, offset, into).await,
-            Some(striping) => Box::pin(self.0.read_version(striping, replica, offset, into)).await,
+            Some(striping) => {
+                Box::pin(self.0.read_version(striping, replica, offset, Urgency::Copy, into)).await
+            }
         }
     }
 

@@ -229,7 +229,7 @@ impl<'a, E: Env, M: Drive> Asking<'a, E, M> {
         } else {
             let was_idle = self.is_idle(number);
             let _admitted = match self.reason {
-                Reason::Version(_) => self.inner.admit_idle(self.striping, place).await,
+                Reason::Version(_) => self.inner.admit_idle(self.striping, place, self.urgency).await,
                 Reason::InTurn | Reason::Lacking => self.inner.ring.admit(self.urgency, place).await,
             };
             // Its turn has begun meanwhile: another is asked, where one only reads.

@@ -156,10 +156,15 @@ impl<E: Env, M: Drive> Inner<E, M> {
     }
 
     /// As [`Self::idle`], once a read that no client waits for may begin there.
-    pub(super) async fn admit_idle(&self, striping: &Striping, place: usize) -> Option<Admitted<'_>> {
+    pub(super) async fn admit_idle(
+        &self,
+        striping: &Striping,
+        place: usize,
+        urgency: Urgency,
+    ) -> Option<Admitted<'_>> {
         loop {
             self.idle(striping, place).await;
-            let admitted = self.ring.admit(Urgency::Background, place).await;
+            let admitted = self.ring.admit(urgency, place).await;
             if self.may_be_asked(striping, place) {
                 return admitted;
             }
@@ -173,6 +178,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         version: usize,
         offset: u64,
+        urgency: Urgency,
         into: &mut [u8],
     ) -> Result<(), DeviceError> {
         let mut rest = into;
@@ -182,12 +188,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let is_computed = others >= striping.stripes.data();
             match version.checked_sub(1).filter(|_| is_computed) {
                 None if self.ring.members[piece.place].is_in_sync() => {
-                    let _admitted = self.admit_idle(striping, piece.place).await;
+                    let _admitted = self.admit_idle(striping, piece.place, urgency).await;
                     self.ring.read_from(piece.place, piece.on_member.offset, this).await?;
                 }
                 choice => {
                     let left_out = striping.left_out(piece.shard.number, choice.unwrap_or(0));
-                    let why = (Reason::Version(left_out), Urgency::Background);
+                    let why = (Reason::Version(left_out), urgency);
                     self.compute_shard(striping, piece.shard, piece.on_member, why, this).await?;
                 }
             }

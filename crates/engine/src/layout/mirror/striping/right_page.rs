@@ -79,12 +79,17 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let stripes = striping.stripes;
         let shard = stripes.shard_on(stripes.stripe_on_member(offset), place);
         if shard.number < stripes.data() {
-            return self.right_page(striping, shard, offset, Care::RightBytes).await?.page();
+            return self.right_page(striping, shard, offset, (Care::RightBytes, Urgency::Copy)).await?.page();
         }
         let mut data = Vec::with_capacity(stripes.data());
         for number in 0..stripes.data() {
             let shard = Shard { stripe: shard.stripe, number };
-            data.push(self.right_page(striping, shard, offset, Care::RightBytes).await?.page()?.to_vec());
+            data.push(
+                self.right_page(striping, shard, offset, (Care::RightBytes, Urgency::Copy))
+                    .await?
+                    .page()?
+                    .to_vec(),
+            );
         }
         let parity = self.encode(striping, &data, PAGE_BYTES)?;
         let bytes = parity[shard.number - stripes.data()].as_slice().try_into();
@@ -97,7 +102,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         offset: u64,
-        care: Care,
+        (care, urgency): (Care, Urgency),
     ) -> Result<Found, DeviceError> {
         let stripes = striping.stripes;
         let home = stripes.home_of(shard, offset);
@@ -115,7 +120,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let mut is_member_wrong = false;
         if (!expected.is_known() || care == Care::EachMember) && is_there() {
             // Where nothing says what is right, parity is to be that of what is there.
-            let admitted = self.admit_idle(striping, place).await;
+            let admitted = self.admit_idle(striping, place, urgency).await;
             let read = self.ring.read_from(place, offset, &mut page).await;
             drop(admitted);
             is_member_wrong = read.is_err() || !expected.is_right(&page);
@@ -126,7 +131,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 before = Some(Found::Page(page));
             }
         }
-        if let Ok(from) = self.read_shard(striping, shard, rows, Urgency::Background, &mut page).await {
+        if let Ok(from) = self.read_shard(striping, shard, rows, urgency, &mut page).await {
             if expected.is_right(&page) {
                 // Its member is to hold the same.
                 let is_guess = from != From::Member && !expected.is_known();
@@ -141,7 +146,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         // Its member last: it was read already, if it is not busy.
         for version in (1..striping.versions()).chain([0]) {
-            let read = self.read_version(striping, version, home, &mut page).await;
+            let read = self.read_version(striping, version, home, urgency, &mut page).await;
             if read.is_ok() {
                 if expected.is_right(&page) {
                     let is_instead = version > 0 && is_there();

@@ -92,7 +92,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         join::all(left.into_iter().map(|(number, offset)| {
             let looked_for = &looked_for;
             async move {
-                let page = self.right_page(striping, Shard { stripe, number }, offset, care).await;
+                let page = self
+                    .right_page(striping, Shard { stripe, number }, offset, (care, Urgency::Change))
+                    .await;
                 looked_for.borrow_mut().push((number, offset, page));
             }
         }))
@@ -134,7 +136,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let mut bytes = vec![vec![0; rows.len as usize]; pieces.len()];
         let mut parts: Vec<(Piece, &mut [u8])> =
             pieces.iter().copied().zip(bytes.iter_mut().map(Vec::as_mut_slice)).collect();
-        if !matches!(self.read_rows(striping, &mut parts, Urgency::Background).await, Ok(true)) {
+        if !matches!(self.read_rows(striping, &mut parts, Urgency::Change).await, Ok(true)) {
             return Vec::new();
         }
         let pages = pieces.iter().zip(&bytes).flat_map(|(piece, bytes)| {
