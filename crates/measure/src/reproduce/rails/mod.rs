@@ -10,6 +10,7 @@
 //! bound      section 5: writes up to the bound W_sep, and beyond
 //! cache      section 4.2: what of the cache two drives in turns need
 //! more       section 4.3: more than three drives
+//! stripes    sections 4.3 and 4.4: data and parity shards on them
 //! traces     figures 14 and 15: recorded loads, where there are any
 //!   bed      the load: streams over anything that takes requests, a drive or a policy over several
 //!   drive    the paper's drives, by model
@@ -33,6 +34,7 @@ mod more;
 mod ring;
 mod steady;
 mod streams;
+mod stripes;
 mod traces;
 mod turns;
 
@@ -55,6 +57,7 @@ pub(super) const MODULES: &[FigureModule] = &[
     bound::MODULE,
     cache::MODULE,
     more::MODULE,
+    stripes::MODULE,
     traces::MODULE,
 ];
 
