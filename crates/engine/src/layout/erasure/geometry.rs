@@ -87,13 +87,6 @@ impl Stripes {
         offset / self.shard_bytes()
     }
 
-    /// The bytes of a stripe, of what the ring offers; `None` where they do not fit 64 bits.
-    pub fn stripe_extent(&self, stripe: u64) -> Option<Extent> {
-        let offset = stripe.checked_mul(self.stripe_bytes())?;
-        offset.checked_add(self.stripe_bytes())?;
-        Some(Extent::new(offset, self.stripe_bytes()))
-    }
-
     /// Where on a member its shard of a stripe lies, from the begin of its shards.
     pub fn shard_extent(&self, stripe: u64) -> Option<Extent> {
         let offset = stripe.checked_mul(self.shard_bytes())?;
@@ -233,7 +226,7 @@ mod tests {
         #[test]
         fn no_numbers_make_it_panic(stripes in stripes(), offset: u64, len: u64, stripe: u64, place in 0..32usize) {
             let _any = (stripes.offered_bytes(offset), stripes.member_bytes(len));
-            let _any = (stripes.stripe_extent(stripe), stripes.shard_extent(stripe));
+            let _any = stripes.shard_extent(stripe);
             let _any = stripes.shard_on(stripe, place % stripes.members());
             let extent = Extent { offset, len };
             for piece in stripes.pieces(extent).take(3) {

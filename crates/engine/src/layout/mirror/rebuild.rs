@@ -206,8 +206,8 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         false
     }
 
-    /// Copies a piece that was `spoiled` so often; false where a write came meanwhile. A page that no member can read is passed over: it is lost
-    /// wherever it is, and its sum says so.
+    /// Copies a piece that was `spoiled` so often; false where a write came meanwhile. A page that no member can read is passed
+    /// over: it is lost wherever it is, and its sum says so.
     async fn copy_piece(
         &self,
         place: usize,

@@ -32,7 +32,7 @@ pub(super) const MODULE: FigureModule = FigureModule {
     run,
 };
 
-/// K and M: the paper's q = 3/2 at several N, and others at eight drives or fewer.
+/// K and M: the paper's q = 3/2 by rising N, and others at eight drives or fewer.
 const SHAPES: [(usize, usize); 5] = [(2, 1), (4, 2), (8, 4), (2, 2), (6, 2)];
 
 /// Model B.
@@ -76,18 +76,14 @@ impl Point {
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     let shapes = settings.pick(&SHAPES[..], &SHAPES[..1]);
     let points = work.each(shapes, |&shape| point(shape, settings, work))?;
-    let by_members = |value: &dyn Fn(&Point) -> f64, of_q: f64| {
-        let mut line: Vec<(f64, f64)> = points
-            .iter()
-            .filter(|point| (point.q() - of_q).abs() < 1e-9)
-            .map(|point| (point.stripes.members() as f64, value(point)))
-            .collect();
-        line.sort_by(|one, other| one.0.total_cmp(&other.0));
-        line
-    };
-    let line = |name: &str, value: &dyn Fn(&Point) -> f64| Series {
+    let is_charted = |point: &&Point| 2 * point.stripes.members() == 3 * point.stripes.data();
+    let line = |name: &str, played: fn(&Point) -> &Played| Series {
         name: name.to_owned(),
-        points: by_members(value, 1.5),
+        points: points
+            .iter()
+            .filter(is_charted)
+            .map(|point| (point.stripes.members() as f64, point.over_alone(played(point), 0.999)))
+            .collect(),
     };
     let chart = Chart {
         x_name: "drives".to_owned(),
@@ -98,10 +94,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
         ..over_time(
             "Reads beside writes, q = 3/2",
             "what 99.9 % of the reads take at most, over the same reads without writes",
-            vec![
-                line("in turns", &|point| point.over_alone(&point.turns, 0.999)),
-                line("mixed", &|point| point.over_alone(&point.mixed, 0.999)),
-            ],
+            vec![line("in turns", |point| &point.turns), line("mixed", |point| &point.mixed)],
         )
     };
     Ok(Figure {

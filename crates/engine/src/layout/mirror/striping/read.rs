@@ -145,17 +145,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
         (0..striping.stripes.members()).filter(|&place| self.is_idle(place)).count()
     }
 
-    /// Waits until a member is in nobody's way, cannot be read, or too few only read for a way around it.
-    pub(super) async fn idle(&self, striping: &Striping, place: usize) {
-        self.ring.changed.until(|| self.may_be_asked(striping, place).then_some(())).await;
-    }
-
+    /// Whether a member is in nobody's way, cannot be read, or too few only read for a way around it.
     fn may_be_asked(&self, striping: &Striping, place: usize) -> bool {
         let is_in_sync = self.ring.members[place].is_in_sync();
         self.is_idle(place) || !is_in_sync || self.idle_members(striping) < striping.stripes.data()
     }
 
-    /// As [`Self::idle`], once a read that no client waits for may begin there.
+    /// Waits until a member may be asked, and a read of this urgency may begin there.
     pub(super) async fn admit_idle(
         &self,
         striping: &Striping,
@@ -163,7 +159,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         urgency: Urgency,
     ) -> Option<Admitted<'_>> {
         loop {
-            self.idle(striping, place).await;
+            self.ring.changed.until(|| self.may_be_asked(striping, place).then_some(())).await;
             let admitted = self.ring.admit(urgency, place).await;
             if self.may_be_asked(striping, place) {
                 return admitted;
