@@ -344,7 +344,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
     }
 
     /// Members that a read needs.
-    pub(super) fn readers_min(&self) -> usize {
+    pub(crate) fn readers_min(&self) -> usize {
         self.options.stripes.map_or(1, |stripes| stripes.data())
     }
 

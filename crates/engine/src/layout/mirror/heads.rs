@@ -125,13 +125,15 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         self.0.ring.check_alive()
     }
 
-    /// How often a log device of the volume of this number failed, as the members know; and whether all of them
-    /// could be asked.
+    /// How often a log device of the volume of this number failed, as the members know; and whether one that knows of more
+    /// would have been among those that could be asked. What was acknowledged is known to as many as a read needs: where
+    /// fewer are missing, one of them is there; and one more, so that a member that lost its note alone hides nothing.
     pub async fn log_losses(&self, volume: u64) -> (u64, bool) {
         let heads = self.0.heads().await;
         let known = || heads.iter().flatten().filter(|head| head.volume == volume);
         let losses = known().map(|head| head.log_losses).max().unwrap_or(0);
-        (losses, known().count() == heads.len())
+        let missing = heads.len() - known().count();
+        (losses, missing == 0 || missing + 1 < self.0.ring.readers_min())
     }
 }
 

@@ -55,7 +55,7 @@ pub trait Witness: 'static {
 pub struct Noted {
     /// The number of the last that was noted; zero if none was.
     pub losses: u64,
-    /// Whether everybody who could know of more was asked.
+    /// Whether somebody who knows of more would have been asked, if there were one.
     pub is_all: bool,
 }
 
