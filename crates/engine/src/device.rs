@@ -103,6 +103,16 @@ pub trait Device: 'static {
         0
     }
 
+    /// As [`Self::try_read_cached`], of what the system has in memory by now: it is not made to read anything in, as it may
+    /// be by a look at what it lacks. For whoever asks the medium for that.
+    fn try_read_kept(&self, offset: u64, into: &mut [u8]) -> usize {
+        self.try_read_cached(offset, into)
+    }
+
+    /// What was read of `extent` by [`Self::read_cached`] and its like is kept by whoever asked for it: the system need not
+    /// have it in memory too.
+    fn give_up_kept(&self, _extent: Extent) {}
+
     /// Writes `bytes` at `offset`.
     fn write(
         &self,

@@ -81,6 +81,9 @@ pub struct Tuning {
     pub shared_home_max_bytes: u64,
     /// Pages of the longest read that stays in memory.
     pub kept_pages_max: u64,
+    /// Whether the system keeps in memory what longer reads bring. It need not where whoever asks keeps that himself, as a
+    /// kernel does of files: there it would lie in memory twice, and be copied twice.
+    pub system_keeps_long_reads: bool,
     /// Pages of the table of sums that stay in memory though nobody needs them now, at least 1; `None` for an eighth of
     /// the cached pages.
     pub table_pages_max: Option<usize>,
@@ -118,6 +121,7 @@ impl Default for Tuning {
             shared_bulk_max_bytes: 192 << 10,
             shared_home_max_bytes: 256 << 10,
             kept_pages_max: 8,
+            system_keeps_long_reads: true,
             table_pages_max: None,
         }
     }

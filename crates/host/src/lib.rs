@@ -25,7 +25,7 @@
 //! busy_timeout      waiting for what a killed process still holds
 //! ```
 //!
-//! Unsafe code stands only in `aligned`, `arena`, `drive/open`, `event_loop`, `net/process`, `process` (`allocator`, `group`,
+//! Unsafe code stands only in `aligned`, `arena`, `drive` (`open`, `page_cache`), `event_loop`, `net/process`, `process` (`allocator`, `group`,
 //! `held_back`, `stop_signals`), `stack/fiemap` and `writing` (`data_folder`, `linked_ring`), each block with the reason why it
 //! is sound.
 

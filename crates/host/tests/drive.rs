@@ -280,3 +280,20 @@ fn reads_through_the_page_cache_find_what_was_written_past_it() {
         assert_eq!(drive.try_read_cached(drive.geometry().size_bytes, &mut found), 0);
     });
 }
+
+#[test]
+fn a_look_at_what_is_kept_has_nothing_read_in() {
+    on_each_loop(async |env, path| {
+        let drive = create(&env, &path, Fill::Reserved, DriveOptions::default()).await;
+        let mut found = vec![0; 64 << 10];
+        for _ in 0..20 {
+            drive.write(0, &vec![7; 64 << 10], Durability::Buffered).await.unwrap();
+            assert!(!drive.is_direct() || drive.try_read_kept(0, &mut found) == 0, "a write takes it out");
+            drive.read(0, &mut found).await.unwrap();
+            assert!(!drive.is_direct() || drive.try_read_kept(0, &mut found) == 0, "nobody asked for it");
+            drive.read_cached(0, &mut found).await.unwrap();
+            let kept = drive.try_read_kept(0, &mut found);
+            assert!(kept == 0 || found[..kept].iter().all(|&byte| byte == 7));
+        }
+    });
+}

@@ -408,6 +408,12 @@ impl Device for SimDrive {
         filled
     }
 
+    fn give_up_kept(&self, extent: Extent) {
+        if let Some(cache) = &self.0.cache {
+            cache.borrow_mut().give_up(extent);
+        }
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         let extent = Extent::new(offset, bytes.len() as u64);
         self.check(extent);

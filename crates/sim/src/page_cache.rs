@@ -47,6 +47,11 @@ impl PageCache {
         self.blocks.clear();
     }
 
+    /// Nobody wants what is here of `extent`.
+    pub(crate) fn give_up(&mut self, extent: Extent) {
+        blocks_of(extent).for_each(|block| drop(self.blocks.remove(&block)));
+    }
+
     /// Writes that completed so far: who read the drive while there was one may have read what was there before it.
     pub(crate) fn writes(&self) -> u64 {
         self.writes

@@ -48,6 +48,38 @@ fn what_the_system_has_in_memory_is_served_without_the_device() {
 }
 
 #[test]
+fn the_system_gives_up_what_long_reads_brought_where_whoever_asks_keeps_it() {
+    for system_keeps_long_reads in [true, false] {
+        let mut testbed = testbed(Journaling::Wasteless);
+        testbed.open.cached_pages_max = 256;
+        testbed.open.tuning.system_keeps_long_reads = system_keeps_long_reads;
+        testbed.run(async |opened| {
+            let bytes = written(&opened).await;
+            let stored = opened.home.bytes.borrow().clone();
+            for at_once in [true, false] {
+                if !at_once {
+                    opened.home.cached.replace(None);
+                }
+                for (offset, len) in [(40_960, 8192_u64), (3 * PAGE, 16 * PAGE), (5000, 70_000)] {
+                    let mut found = vec![0; len as usize];
+                    opened.volume.read(offset, &mut found).await.unwrap();
+                    assert!(found == bytes[offset as usize..][..len as usize], "{len} bytes from {offset}");
+                    let given_up = opened.home.given_up.take();
+                    if system_keeps_long_reads || len == 8192 {
+                        assert_eq!(given_up, []);
+                        continue;
+                    }
+                    let first_page = &bytes[(offset / PAGE * PAGE) as usize..][..PAGE as usize];
+                    assert_eq!(given_up.len(), 1);
+                    assert_eq!(&stored[given_up[0].offset as usize..][..PAGE as usize], first_page);
+                    assert!(given_up[0].len >= len);
+                }
+            }
+        });
+    }
+}
+
+#[test]
 fn a_read_is_right_whatever_the_system_has_in_memory() {
     for journaling in [Journaling::Wasteless, Journaling::Selective { threshold_bytes: 32 << 10 }] {
         testbed(journaling).run(async |opened| {

@@ -98,7 +98,9 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
         return Err(Failure::Unusable("-o ro,rw: choose one of the two".to_owned()));
     }
     let journaling = selective(&args.volume, None)?;
-    let open = run_options(&args.volume, journaling, cache, &args.mirror)?;
+    let mut open = run_options(&args.volume, journaling, cache, &args.mirror)?;
+    // The kernel keeps what it read of files.
+    open.volume.tuning.system_keeps_long_reads = false;
     let (description, _) = Description::read(&args.volume)?;
     // Where its drives keep their room, being told of free blocks would take more of the volume than it gives.
     let discards = description.members.iter().any(|member| member.sparse);

@@ -47,6 +47,8 @@ pub(crate) struct Home<H> {
     cached_pages_max: Cell<usize>,
     /// Longest read that stays in the frames.
     kept_pages_max: u64,
+    /// Whether the system keeps what longer ones bring.
+    system_keeps_long_reads: bool,
     locks: PageLocks,
     counters: Rc<Counters>,
 }
@@ -81,6 +83,7 @@ impl<H: PageStore> Home<H> {
             frames: RefCell::new(Frames::new(cached_pages_max, clean_min(cached_pages_max))),
             cached_pages_max: Cell::new(cached_pages_max),
             kept_pages_max: options.tuning.kept_pages_max,
+            system_keeps_long_reads: options.tuning.system_keeps_long_reads,
             locks: PageLocks::default(),
             counters,
         }

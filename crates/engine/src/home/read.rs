@@ -5,7 +5,8 @@
 //! 2. A page that is not what it should be, though it came from the system's memory, is read from the medium before it
 //!    counts as damaged; and it is what it should be if it is with the changes that are not home yet.
 //! 3. Short reads stay in the frames, so that a write of the same page is no longer than its change. Long ones go where
-//!    they are wanted and leave the frames as they are: one large read does not drive out what is used often.
+//!    they are wanted and leave the frames as they are: one large read does not drive out what is used often. They go by
+//!    way of the system, which reads ahead, and which is told to give it up again where whoever asks keeps it.
 
 use std::ops::Range;
 
@@ -107,7 +108,7 @@ impl<H: PageStore> Home<H> {
             (first..end).map(|page| self.table.sum(page)).collect();
         let at = self.layout().page_offset(first);
         let is_cached = match source {
-            Source::Medium => self.device.try_read_cached(at, into) == into.len(),
+            Source::Medium => self.device.try_read_kept(at, into) == into.len(),
             // Whoever waits for that was not lucky at once.
             Source::Cache => true,
         };
@@ -181,7 +182,19 @@ impl<H: PageStore> Home<H> {
             }
             page = stop;
         }
+        if !keeps {
+            self.give_up(&pages);
+        }
         true
+    }
+
+    /// Tells the system that these pages are not wanted in its memory once they were read, unless it is to keep them.
+    fn give_up(&self, pages: &Range<u64>) {
+        if !self.system_keeps_long_reads && pages.start < pages.end {
+            let layout = self.layout.borrow();
+            let (first, last) = (layout.page_offset(pages.start), layout.page_offset(pages.end - 1));
+            self.device.give_up_kept(Extent::new(first, last + PAGE_BYTES - first));
+        }
     }
 
     /// Whether bytes of the page have to come from the device, and nothing keeps them from being read now.
@@ -256,12 +269,17 @@ impl<H: PageStore> Home<H> {
                 return Ok(true);
             }
         }
-        if offset.is_multiple_of(PAGE_BYTES) && into.len().is_multiple_of(PAGE) {
-            return self.read_past_frames(pages, into).await;
+        let is_read = if offset.is_multiple_of(PAGE_BYTES) && into.len().is_multiple_of(PAGE) {
+            self.read_past_frames(pages.clone(), into).await?
+        } else {
+            let mut whole = vec![0; (pages.end - pages.start) as usize * PAGE];
+            let is_read = self.read_past_frames(pages.clone(), &mut whole).await?;
+            into.copy_from_slice(&whole[(offset - pages.start * PAGE_BYTES) as usize..][..into.len()]);
+            is_read
+        };
+        if pages.end - pages.start > self.kept_pages_max {
+            self.give_up(&pages);
         }
-        let mut whole = vec![0; (pages.end - pages.start) as usize * PAGE];
-        let is_read = self.read_past_frames(pages.clone(), &mut whole).await?;
-        into.copy_from_slice(&whole[(offset - pages.start * PAGE_BYTES) as usize..][..into.len()]);
         Ok(is_read)
     }
 

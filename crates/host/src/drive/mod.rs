@@ -2,7 +2,8 @@
 //!
 //! 1. Transfers go past the page cache (`O_DIRECT`) where the file system can; [`FileDrive::is_direct`] says so. Only
 //!    [`Device::read_cached`] and its like go through it, by a descriptor of their own: a write past it takes the
-//!    range out of it again, but for pages that others read at the same moment.
+//!    range out of it again, but for pages that others read at the same moment. What is said to be kept elsewhere is
+//!    given up there behind the reader.
 //! 2. A durable write is acknowledged after `RWF_DSYNC` or a data-only fsync behind it said so; a flush is a
 //!    data-only fsync of the whole file, whatever ranges it was asked for, and covers what was completed before.
 //! 3. Callers' bytes are copied into a bounded pool of aligned memory. A call that is given up leaves its
@@ -13,8 +14,10 @@
 //!    would have the disk write the neighbours too, and a power cut might take them.
 
 mod create;
+mod drop_behind;
 mod extend;
 mod open;
+mod page_cache;
 mod whereabouts;
 
 use std::cell::Cell;
@@ -33,6 +36,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::event_loop::pool::{PIECE_MAX_BYTES, Piece, Pool};
 use crate::event_loop::{Loop, SharedFd, Sync, Transfer};
+
+use drop_behind::DropBehind;
 
 pub use create::{Fill, is_among_devices, memory_file_system, needs_no_more_room};
 pub use open::DriveOptions;
@@ -70,6 +75,9 @@ struct State {
     cached: SharedFd,
     /// Until the first read without waiting that the file system cannot do.
     reads_without_waiting: Cell<bool>,
+    /// Until the system cannot tell what it keeps in memory.
+    tells_what_is_kept: Cell<bool>,
+    drop_behind: DropBehind,
     path: PathBuf,
     geometry: Cell<Geometry>,
     direct: bool,
@@ -383,6 +391,28 @@ impl Device for FileDrive {
             }
             // It is not there; or it fails, as whoever waits for it will hear.
             Err(_) => 0,
+        }
+    }
+
+    fn try_read_kept(&self, offset: u64, into: &mut [u8]) -> usize {
+        let state = &*self.0;
+        if !state.reads_without_waiting.get() || !state.tells_what_is_kept.get() {
+            return 0;
+        }
+        match page_cache::keeps_all(&*state.file, offset, into.len() as u64) {
+            Ok(true) => self.try_read_cached(offset, into),
+            Ok(false) => 0,
+            Err(_) => {
+                state.tells_what_is_kept.set(false);
+                0
+            }
+        }
+    }
+
+    fn give_up_kept(&self, extent: Extent) {
+        // Where writes go through the page cache it holds what is not written back yet.
+        if self.0.direct && !Rc::ptr_eq(&self.0.file, &self.0.cached) {
+            self.0.drop_behind.read(&self.0.event_loop, &self.0.cached, extent);
         }
     }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 use evenkeel_engine::device::{Extent, Geometry};
 use rustix::fs::{FlockOperation, OFlags};
 
+use super::drop_behind::DropBehind;
 use super::{Doing, DurableWay, FileDrive, State};
 use crate::busy::retry_while_busy;
 use crate::durable_file::{direct_io_granule, is_block_device, odd_kind};
@@ -148,6 +149,8 @@ impl FileDrive {
         Ok(Self(Rc::new(State {
             event_loop: event_loop.clone(),
             reads_without_waiting: Cell::new(granule.is_none() || !Rc::ptr_eq(&file, &cached)),
+            tells_what_is_kept: Cell::new(true),
+            drop_behind: DropBehind::default(),
             file,
             cached,
             path: path.to_owned(),
@@ -224,21 +227,10 @@ pub(super) fn discard_block_range(device: &OwnedFd, extent: Extent) -> io::Resul
 
 #[cfg(test)]
 mod tests {
+    use super::super::page_cache::kept_of;
     use super::*;
     use crate::event_loop::{Backend, EventLoop};
     use crate::skipped::skip;
-
-    /// `cachestat(2)`: how many pages of the file are dirty.
-    fn dirty_pages(file: &File) -> io::Result<u64> {
-        /// The same on every architecture.
-        const SYS_CACHESTAT: libc::c_long = 451;
-        let (range, mut found) = ([0_u64; 2], [0_u64; 5]);
-        // SAFETY: the call reads two 64-bit numbers and writes five.
-        let result = unsafe {
-            libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0_u32)
-        };
-        if result == 0 { Ok(found[1]) } else { Err(io::Error::last_os_error()) }
-    }
 
     #[test]
     fn what_was_just_copied_there_is_written_back_before_transfers_past_the_page_cache() {
@@ -250,7 +242,7 @@ mod tests {
             let path = folder.path().join(if read_only { "second" } else { "first" });
             std::fs::write(&path, vec![7; 4 << 20]).unwrap();
             let file = File::open(&path).unwrap();
-            match dirty_pages(&file) {
+            match kept_of(&file, 0, 0).map(|kept| kept.dirty) {
                 Ok(0) => return skip(NAME, "the file system keeps no page dirty"),
                 Ok(_) => {}
                 Err(error) => return skip(NAME, &format!("cachestat: {error}")),
@@ -260,7 +252,7 @@ mod tests {
             if !drive.0.direct {
                 return skip(NAME, "the file system has no direct I/O");
             }
-            assert_eq!(dirty_pages(&file).unwrap(), 0);
+            assert_eq!(kept_of(&file, 0, 0).unwrap().dirty, 0);
         }
     }
 }

@@ -79,6 +79,14 @@ macro_rules! delegate_device {
                 $of!(self, it => it.try_read_cached(offset, into))
             }
 
+            fn try_read_kept(&self, offset: u64, into: &mut [u8]) -> usize {
+                $of!(self, it => it.try_read_kept(offset, into))
+            }
+
+            fn give_up_kept(&self, extent: Extent) {
+                $of!(self, it => it.give_up_kept(extent))
+            }
+
             async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
                 $of!(self, it => it.write(offset, bytes, durability).await)
             }

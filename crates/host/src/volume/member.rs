@@ -333,6 +333,24 @@ impl Device for MemberDrive {
         }
     }
 
+    fn try_read_kept(&self, offset: u64, into: &mut [u8]) -> usize {
+        match self {
+            Self::File(drive) => drive.try_read_kept(offset, into),
+            Self::Nbd(drive) => drive.try_read_kept(offset, into),
+            Self::KeptFile(drive) => drive.try_read_kept(offset, into),
+            Self::KeptNbd(drive) => drive.try_read_kept(offset, into),
+        }
+    }
+
+    fn give_up_kept(&self, extent: Extent) {
+        match self {
+            Self::File(drive) => drive.give_up_kept(extent),
+            Self::Nbd(drive) => drive.give_up_kept(extent),
+            Self::KeptFile(drive) => drive.give_up_kept(extent),
+            Self::KeptNbd(drive) => drive.give_up_kept(extent),
+        }
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         match self {
             Self::File(drive) => drive.write(offset, bytes, durability).await,

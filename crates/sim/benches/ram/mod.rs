@@ -34,6 +34,8 @@ pub struct RamDrive {
     pub first_write: Cell<Option<Instant>>,
     /// What the system has of it in memory, right or wrong; nothing unless a story puts something there.
     pub cached: RefCell<Option<Vec<u8>>>,
+    /// What it was told of that the system need not keep.
+    pub given_up: RefCell<Vec<Extent>>,
 }
 
 impl Device for RamDrive {
@@ -57,6 +59,10 @@ impl Device for RamDrive {
         let Some(bytes) = &*cached else { return 0 };
         into.copy_from_slice(&bytes[offset as usize..offset as usize + into.len()]);
         into.len()
+    }
+
+    fn give_up_kept(&self, extent: Extent) {
+        self.given_up.borrow_mut().push(extent);
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
@@ -135,6 +141,7 @@ impl Testbed {
                 busy,
                 first_write: Cell::default(),
                 cached: RefCell::default(),
+                given_up: RefCell::default(),
             })
         };
         (drive(&self.home), drive(&self.log))

@@ -168,6 +168,10 @@ impl Device for WatchedDrive {
         self.drive.try_read_cached(offset, into)
     }
 
+    fn give_up_kept(&self, extent: Extent) {
+        self.drive.give_up_kept(extent);
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         // Heads may be told of a lost log device, and superblocks of an empty log be written, at any time.
         let _counted = (offset >= self.watch.in_turns_from).then(|| self.watch.count_write(self.place));

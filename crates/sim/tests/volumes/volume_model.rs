@@ -129,6 +129,7 @@ const SMALL_PORTIONS: Tuning = Tuning {
     shared_bulk_max_bytes: 4096,
     shared_home_max_bytes: 4096,
     kept_pages_max: 1,
+    system_keeps_long_reads: false,
     table_pages_max: Some(1),
 };
 

@@ -182,6 +182,10 @@ impl<E: Env, L: Device, M: Drive> Device for MirrorJournal<E, L, M> {
         ask!(self, it => it.try_read_cached(offset, into))
     }
 
+    fn try_read_kept(&self, offset: u64, into: &mut [u8]) -> usize {
+        ask!(self, it => it.try_read_kept(offset, into))
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         ask!(self, it => it.write(offset, bytes, durability).await)
     }

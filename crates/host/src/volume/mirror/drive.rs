@@ -99,6 +99,14 @@ impl Device for MirrorDrive {
         self.drive.try_read_cached(offset, into)
     }
 
+    fn try_read_kept(&self, offset: u64, into: &mut [u8]) -> usize {
+        self.drive.try_read_kept(offset, into)
+    }
+
+    fn give_up_kept(&self, extent: Extent) {
+        self.drive.give_up_kept(extent);
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         self.drive.write(offset, bytes, durability).await
     }
