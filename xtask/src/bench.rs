@@ -84,7 +84,7 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "mount",
         place: Place::Target("evenkeel", "mount"),
-        about: "a mounted volume beside other file systems: appends and syncs, alone and beside neighbours",
+        about: "a mounted volume beside other file systems: appends and syncs, alone and beside neighbours; `-- bulk`",
     },
 ];
 

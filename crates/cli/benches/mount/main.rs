@@ -6,6 +6,7 @@
 //!   append       processes that append and sync, as threads: the same for all
 //!   streams      how many appends a second, from how many files, and bytes written for each
 //!   neighbour    how long a sync takes beside somebody who writes or removes much
+//!   bulk         how long a tree and a large file take, where nobody syncs
 //!   picture      that as an SVG
 //! ```
 //!
@@ -21,6 +22,7 @@
 )]
 
 mod append;
+mod bulk;
 mod neighbour;
 mod picture;
 mod places;
@@ -45,8 +47,8 @@ type Outcome<T = ()> = Result<T, String>;
   cargo xtask bench mount -- --folder /data/bench --beside ext4=/mnt/fs/ext4 --beside xfs=/mnt/fs/xfs"
 )]
 struct Args {
-    /// What to measure; both if none is named
-    #[arg(value_parser = ["streams", "neighbour"])]
+    /// What to measure; streams and neighbour if none is named. `bulk` makes the kernel drop what it keeps of all files
+    #[arg(value_parser = ["streams", "neighbour", "bulk"])]
     cases: Vec<String>,
     /// Folder of the volume; its file system and disk are what is measured
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
@@ -75,6 +77,12 @@ struct Args {
     /// Files that a neighbour removes
     #[arg(long, default_value_t = 50_000)]
     removed_files: usize,
+    /// Files of the tree that is unpacked
+    #[arg(long, default_value_t = 5_000)]
+    tree_files: usize,
+    /// Size of the file that is written and read, in MiB; the volume has to be larger
+    #[arg(long, default_value_t = 2048)]
+    bulk_mib: usize,
     /// Where the order comes from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -91,7 +99,7 @@ struct Args {
 
 impl Args {
     fn wants(&self, name: &str) -> bool {
-        self.cases.is_empty() || self.cases.iter().any(|case| case == name)
+        (self.cases.is_empty() && name != "bulk") || self.cases.iter().any(|case| case == name)
     }
 }
 
@@ -121,6 +129,9 @@ fn run(args: &Args) -> Outcome {
     }
     if args.wants("neighbour") {
         neighbour::measure(&places, args)?;
+    }
+    if args.wants("bulk") {
+        bulk::measure(&places, folder.path(), args)?;
     }
     Ok(())
 }
