@@ -96,6 +96,8 @@ crate::planted_bugs! {
     StripesReplayUnlevelled = "stripes-replay-unlevelled",
     /// A record of the log of stripes counts wherever it is found, though it was written elsewhere.
     StripesTakeMisplaced = "stripes-take-misplaced",
+    /// A member that is being rebuilt keeps what that brought of rows of which parity is made from something else.
+    StripesRebuiltElsewise = "stripes-rebuilt-elsewise",
     /// A change is made of what too few members can say.
     StripesChangedByFew = "stripes-changed-by-few",
     /// What too few members have durably counts as durable on all.

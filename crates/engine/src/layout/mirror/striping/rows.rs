@@ -19,12 +19,13 @@ use crate::join;
 use crate::layout::Expected;
 use crate::layout::erasure::geometry::{Piece, Shard};
 use crate::planted::{Bug, is_planted};
-use crate::ring::Urgency;
+use crate::ring::{MemberState, Urgency};
 
 /// The data shards' part in some rows, with what changes.
 pub(super) struct DataRows {
     pub(super) rows: Vec<Vec<u8>>,
-    /// Shards of which something was wrong that nobody writes now: parity is to be that of what is there.
+    /// Shards of which something was wrong that nobody writes now, or whose member is being rebuilt: parity is to be that of
+    /// what is there.
     pub(super) is_harmed: Vec<bool>,
 }
 
@@ -45,6 +46,15 @@ impl<E: Env, M: Drive> Inner<E, M> {
         change: &RowWrite<'_>,
         care: Care,
     ) -> Result<DataRows, DeviceError> {
+        let stripe = change.stripe;
+        // Rows that were never written are not the same whichever members they are computed from: what a rebuild brought to a
+        // member need not be what is computed now.
+        let is_rebuilding = |number: usize| {
+            let place = striping.stripes.place_of(Shard { stripe, number });
+            matches!(self.ring.members[place].state.get(), MemberState::Rebuilding { .. })
+                && !is_planted(Bug::StripesRebuiltElsewise)
+        };
+        let rebuilt: Vec<bool> = (0..striping.stripes.data()).map(is_rebuilding).collect();
         let found = RefCell::new(Vec::new());
         let lacking = lacking(change, striping.stripes.data());
         join::all(lacking.iter().map(|lacking| async {
@@ -54,7 +64,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         .await;
         let mut data = DataRows {
             rows: vec![vec![0; change.rows.len as usize]; striping.stripes.data()],
-            is_harmed: vec![false; striping.stripes.data()],
+            is_harmed: rebuilt,
         };
         for (number, offset, page) in found.into_inner() {
             let (is_wrong, right) = match page? {
