@@ -41,7 +41,7 @@ fn of_two_that_replace_one_member_at_once_one_does_and_the_other_is_told() {
                     unfenced: false,
                 };
                 let mut prepared = wish.prepare(&env, &disk, &description).await.unwrap().unwrap();
-                open.replacer().unwrap().consider(&prepared.question()).unwrap();
+                open.replacer().unwrap().consider(&prepared.question()).await.unwrap();
                 let replacement = prepared.make(&env, |_, _| ()).await.unwrap();
                 prepared.keep();
                 all.push(replacement);

@@ -118,7 +118,10 @@ async fn carry_out(order: &[u8], workers: &Workers) -> Answer {
         workers.replacer.as_ref().ok_or_else(no_mirror)
     };
     let answered = match serde_json::from_slice(order) {
-        Ok(Order::Consider(question)) => replacer().and_then(|it| it.consider(&question)).map(|()| None),
+        Ok(Order::Consider(question)) => match replacer() {
+            Ok(replacer) => replacer.consider(&question).await.map(|()| None),
+            Err(error) => Err(error),
+        },
         Ok(Order::Replace(replacement)) => match replacer() {
             Ok(replacer) => replacer.replace(&replacement).await.map(|()| None),
             Err(error) => Err(error),

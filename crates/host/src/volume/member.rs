@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
@@ -149,6 +149,27 @@ pub enum MemberDrive {
     KeptNbd(Kept<NbdDrive<Stream>>),
 }
 
+/// As [`FileDrive::open`], but it blocks nobody while it waits for whoever has the file in use.
+pub(super) async fn open_patiently(
+    event_loop: &Loop,
+    path: &Path,
+    options: DriveOptions,
+) -> Result<FileDrive, PathError> {
+    use io::ErrorKind::{ResourceBusy, WouldBlock};
+    let began = Instant::now();
+    loop {
+        match FileDrive::open(event_loop, path, DriveOptions { busy_timeout: Duration::ZERO, ..options }) {
+            Err(error)
+                if matches!(error.source.kind(), ResourceBusy | WouldBlock)
+                    && began.elapsed() < options.busy_timeout =>
+            {
+                event_loop.sleep(PAUSE_NS).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
 fn no_member(place: &Place, error: &ClientError) -> PathError {
     PathError::new(&place.shown(), "cannot hold a member", io::Error::other(error.to_string()))
 }
@@ -169,7 +190,7 @@ impl MemberDrive {
         let uri = match place {
             Place::Path(path) => {
                 let read_only = options.read_only || matches!(purpose, Purpose::Keep);
-                let drive = FileDrive::open(event_loop, path, DriveOptions { read_only, ..options })?;
+                let drive = open_patiently(event_loop, path, DriveOptions { read_only, ..options }).await?;
                 return Ok(match purpose {
                     Purpose::Keep => Self::KeptFile(Kept::over(drive)),
                     _ => Self::File(drive),
@@ -459,7 +480,10 @@ impl Drop for Watch {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_engine::join::both;
+
     use super::*;
+    use crate::event_loop::{Backend, EventLoop};
 
     #[test]
     fn a_place_is_a_path_unless_it_says_otherwise() {
@@ -472,5 +496,28 @@ mod tests {
         }
         assert!("nbd://".parse::<Place>().is_err());
         assert!("".parse::<Place>().is_err());
+    }
+
+    #[test]
+    fn whoever_waits_for_a_file_in_use_keeps_nobody_from_closing_it() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let path = folder.path().join("drive");
+        std::fs::write(&path, [0; 1 << 16]).unwrap();
+        let event_loop = EventLoop::new(Backend::Auto).unwrap();
+        let env = event_loop.handle();
+        event_loop.block_on(async {
+            let held = FileDrive::open(&env, &path, DriveOptions::default()).unwrap();
+            let hasty = DriveOptions { busy_timeout: Duration::ZERO, ..DriveOptions::default() };
+            let refused = open_patiently(&env, &path, hasty).await.unwrap_err();
+            assert_eq!(refused.source.kind(), io::ErrorKind::WouldBlock);
+            let closing = async {
+                env.sleep(3 * PAUSE_NS).await;
+                drop(held);
+            };
+            let patient = DriveOptions { busy_timeout: Duration::from_secs(60), ..DriveOptions::default() };
+            let mut opened = None;
+            both(async { opened = Some(open_patiently(&env, &path, patient).await) }, closing).await;
+            assert_eq!(opened.unwrap().unwrap().geometry().size_bytes, 1 << 16);
+        });
     }
 }

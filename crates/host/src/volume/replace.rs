@@ -34,7 +34,7 @@ use super::described::Described;
 use super::description::{Description, Member};
 use super::fencing::{Opening, Purpose};
 use super::label::{LABELS_BYTES, Label, labels};
-use super::member::{MemberDrive, Place};
+use super::member::{MemberDrive, Place, open_patiently};
 use super::mirror::{Mirror, MirrorDrive, NotTaken};
 use super::owner::owned_file;
 use super::plan::{Inode, Plan, PlannedMember};
@@ -222,9 +222,10 @@ impl Prepared {
             }
             // It was made for this, or its export looked at.
             New::Ready(_) => Ok(()),
-            New::Planned(planned) => {
-                planned.found.as_ref().map_or(Ok(()), |found| mirror.try_open(folder, found))
-            }
+            New::Planned(planned) => match &planned.found {
+                Some(found) => mirror.try_open(folder, found).await,
+                None => Ok(()),
+            },
         }
     }
 }
@@ -353,9 +354,9 @@ impl Wish {
     /// Whether the new one was made a member of this volume, and not described or rebuilt before a cut.
     async fn is_begun(&self, event_loop: &Loop, description: &Description) -> bool {
         let Some(path) = self.new.path() else { return false };
-        let options =
-            DriveOptions { read_only: true, busy_timeout: Duration::ZERO, ..DriveOptions::default() };
-        let Ok(drive) = FileDrive::open(event_loop, path, options) else { return false };
+        // A server that was killed while it copied may hold it a little longer.
+        let options = DriveOptions { read_only: true, ..DriveOptions::default() };
+        let Ok(drive) = open_patiently(event_loop, path, options).await else { return false };
         let found = labels(&drive).await;
         !found.is_empty() && found.iter().all(|label| label.volume == description.id.0 && label.is_blank)
     }
@@ -525,7 +526,7 @@ impl Replacer {
     /// # Errors
     ///
     /// As [`Self::replace`].
-    pub fn consider(&self, question: &Question) -> Result<(), VolumeError> {
+    pub async fn consider(&self, question: &Question) -> Result<(), VolumeError> {
         let folder = self.described.folder();
         check_slot(folder, &self.described.description(), question.slot, &question.old)?;
         let can_go = match question.slot {
@@ -536,7 +537,10 @@ impl Replacer {
             }
         };
         can_go.map_err(|source| engine_error(folder, source))?;
-        question.new.as_ref().map_or(Ok(()), |new| self.mirror.try_open(folder, new))
+        match &question.new {
+            Some(new) => self.mirror.try_open(folder, new).await,
+            None => Ok(()),
+        }
     }
 
     /// Puts another drive in the place of a member, while the volume is used; its rebuild begins. A log device keeps its place
@@ -679,7 +683,7 @@ impl Replacer {
         event_loop: &Loop,
         prepared: &mut Prepared,
     ) -> Result<Replacement, VolumeError> {
-        self.consider(&prepared.question())?;
+        self.consider(&prepared.question()).await?;
         let replacement = prepared.make(event_loop, |_, _| ()).await?;
         self.replace(&replacement).await.map_err(|error| match error {
             VolumeError::Undescribed(why) => {

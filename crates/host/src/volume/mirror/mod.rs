@@ -11,10 +11,10 @@ mod rejoin;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
 use evenkeel_engine::device::{Device, Geometry};
 use evenkeel_engine::env::Env;
@@ -31,9 +31,9 @@ use super::VolumeError;
 use super::description::{Description, FILE_NAME, Member};
 use super::fencing::{Opening, Purpose};
 use super::label::labels;
-use super::member::{MemberDrive, Place, Watch};
+use super::member::{MemberDrive, Place, Watch, open_patiently};
 use super::slot::Slot;
-use crate::drive::{DriveOptions, FileDrive, OpenFile};
+use crate::drive::{DriveOptions, OpenFile};
 use crate::durable_file::odd_kind;
 use crate::event_loop::{Loop, race};
 use crate::path_error::PathError;
@@ -42,9 +42,6 @@ use crate::wait::Turn;
 
 pub use drive::{MirrorDrive, Unfit};
 pub(crate) use rejoin::NotTaken;
-
-/// How long whoever made or looked at a drive just now may still hold it: the kernel closes what was used a little later.
-const LEAVING: Duration = Duration::from_millis(250);
 
 /// A member or log device that there should be, and why it takes no part, as far as this side knows.
 #[derive(Debug, Clone)]
@@ -379,9 +376,8 @@ impl Mirror {
             }
             return MirrorDrive::new(drive, geometry).map_err(|unfit| unfit.at(&new.place));
         }
-        let options = DriveOptions { busy_timeout: LEAVING, ..new.options() };
         let limit_ns = self.options.answer_max_ns;
-        match open_one(&self.event_loop, folder, new, options, limit_ns, purpose).await {
+        match open_one(&self.event_loop, folder, new, new.options(), limit_ns, purpose).await {
             Opened::There(drive) => MirrorDrive::new(drive, geometry).map_err(|unfit| unfit.at(&new.place)),
             Opened::Missing(why) => Err(refused(why)),
             Opened::Mistake(error) => Err(error.into()),
@@ -389,10 +385,10 @@ impl Mirror {
     }
 
     /// That what is at `new` can be opened from here, though it may have another size yet.
-    pub(super) fn try_open(&self, folder: &Path, new: &Member) -> Result<(), VolumeError> {
-        let Place::Path(path) = new.place.within(folder) else { return Ok(()) };
-        let options = DriveOptions { busy_timeout: LEAVING, ..new.options() };
-        FileDrive::open(&self.event_loop, &path, options)?;
+    pub(super) async fn try_open(&self, folder: &Path, new: &Member) -> Result<(), VolumeError> {
+        if let Place::Path(path) = new.place.within(folder) {
+            open_patiently(&self.event_loop, &path, new.options()).await?;
+        }
         Ok(())
     }
 
@@ -715,7 +711,11 @@ async fn open_one(
     let options = DriveOptions { pool_bytes: POOL_BYTES, ..options };
     let drive = async { Some(MemberDrive::open(event_loop, &place, options, purpose).await) };
     let silence = async {
-        event_loop.sleep(limit_ns).await;
+        match place {
+            // Whoever has the file in use is named, however long it is waited for.
+            Place::Path(_) => pending().await,
+            Place::Nbd(_) => event_loop.sleep(limit_ns).await,
+        }
         None
     };
     match race(drive, silence).await {
