@@ -493,11 +493,16 @@ impl<E: Env, L: Device, W: Witness> Replicated for LogDeviceJournal<E, L, W> {
             let Ok(device) = self.0.device(place) else { continue };
             let mut found = vec![0; bytes.len()];
             let read = self.0.limited(device.read(offset + DATA_OFFSET, &mut found)).await;
-            if read.is_ok() && found == bytes {
-                continue;
-            }
-            let write = device.write(offset + DATA_OFFSET, bytes, Durability::Durable);
-            if let Err(error) = self.0.limited(write).await {
+            let repaired = match read {
+                Ok(()) if found == bytes => continue,
+                // It may well hold it, and alone: a write that a cut interrupts there would take it away.
+                Err(error) if error.errno == ETIMEDOUT => Err(error),
+                _ => {
+                    let write = device.write(offset + DATA_OFFSET, bytes, Durability::Durable);
+                    self.0.limited(write).await
+                }
+            };
+            if let Err(error) = repaired {
                 match member.state.get() {
                     LogDeviceState::Stale => member.state.set(LogDeviceState::Out),
                     _ => self.0.fail(place, error),
