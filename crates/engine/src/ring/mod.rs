@@ -136,11 +136,11 @@ pub(crate) struct Ring<E, M> {
     /// better.
     pub(crate) geometry: Cell<Geometry>,
     pub(crate) members: Vec<Member<M>>,
-    /// Reads so far: for the load, and to take turns among equals.
+    /// Reads so far: to take turns among equals.
     pub(crate) reads: Cell<u64>,
-    /// Those of them that clients wait for.
+    /// Reads that clients wait for.
     client_reads: Cell<u64>,
-    /// When the last of those came.
+    /// When the last of these came.
     client_read_ns: Cell<u64>,
     /// As many when the window was last chosen.
     reads_before: Cell<u64>,

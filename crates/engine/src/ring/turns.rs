@@ -338,7 +338,7 @@ async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
 impl<E: Env, M: Drive> Ring<E, M> {
     fn load(&self, members: usize) -> Load {
         let forecast = self.backlog.forecast(self.env.now_ns(), self.needed_s());
-        let reads = self.reads.get();
+        let reads = self.client_reads.get();
         let reads = reads - self.reads_before.replace(reads);
         Load { members, readers_min: self.readers_min(), reads, forecast }
     }
