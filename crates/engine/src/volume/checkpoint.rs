@@ -11,11 +11,11 @@
 //! 4. Only then is the room of the older records used again, and the same written to the other place of the root
 //!    ([`super::roots`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::Inner;
-use super::home_writes::{HomeWrites, Outbound};
+use super::home_writes::{HomeWrites, Outbound, Run};
 use super::homecoming::{Homecoming, in_order_of_age};
 use crate::counters::add;
 use crate::device::{Extent, FlushScope};
@@ -93,7 +93,13 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let mut outgoing = self.home.take_outgoing(pages);
         let comes_in_parts = next.is_none() && stuck.is_empty() && self.comes_home_in_parts(&outgoing);
         if comes_in_parts {
-            in_order_of_age(&mut outgoing, self.homecoming_step_pages(), self.homecoming_group_pages());
+            let (layout, unit_bytes) = (self.home.layout(), self.home.device.traits().unit_bytes);
+            let unit_of = |page: &Outgoing| match unit_bytes {
+                Some(bytes) => layout.page_offset(page.page) / bytes,
+                None => page.page,
+            };
+            let (step_pages, group_pages) = (self.homecoming_step_pages(), self.homecoming_group_pages());
+            in_order_of_age(&mut outgoing, step_pages, group_pages, unit_of);
         }
         self.pump_soon(); // a commit that waited for frames has them now
         let table = self.announce(&outgoing, through, sums).await?;
@@ -402,8 +408,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let (writes, layout) = (HomeWrites::new(self), self.home.layout());
         let is_split = is_planted(Bug::RunAcrossSegments);
         let unit_bytes = self.home.device.traits().unit_bytes;
-        let unit = |offset: u64| unit_bytes.map(|bytes| offset / bytes);
-        let unit_of = |page: &Outgoing| unit(layout.page_offset(page.page));
+        let unit_of = |page: &Outgoing| unit_bytes.map(|bytes| layout.page_offset(page.page) / bytes);
         let follows = |page: &Outgoing, next: &Outgoing| {
             let is_next = next.page == page.page + 1 && page.empty == next.empty;
             is_next && (is_split || layout.run_end(page.page, next.page + 1) > next.page)
@@ -415,6 +420,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         // What is of one unit is not cut.
         let pages_min = unit_bytes.map_or(1, |bytes| (bytes / PAGE_BYTES) as usize);
         let pages_max = self.options.tuning.home_write_pages_max.max(pages_min);
+        let mut sums_with_pages = match unit_bytes {
+            Some(bytes) => self.sums_by_unit(table, root_slot, bytes),
+            None => BTreeMap::new(),
+        };
         let mut place = 0;
         for pages in outgoing.chunk_by(goes_with).flat_map(|pages| pages.chunks(pages_max)) {
             let places = place..place + pages.len();
@@ -422,29 +431,31 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             if pages[0].empty {
                 continue;
             }
-            let bytes = match pages {
+            let mut going: Vec<(u64, Run)> = match pages {
                 [page] if is_planted(Bug::YieldTakesChanged) && self.home.is_known(page.page) => {
                     let changed = self.home.with_page(page.page, |bytes| bytes.to_vec());
-                    Outbound::Bytes(layout.page_offset(page.page), changed)
+                    vec![(layout.page_offset(page.page), Run::Bytes(changed))]
                 }
                 pages => {
                     let bytes = |run: &[Outgoing]| run.iter().map(|page| Rc::clone(&page.bytes)).collect();
                     let runs = pages.chunk_by(follows);
-                    Outbound::Pages(runs.map(|run| (layout.page_offset(run[0].page), bytes(run))).collect())
+                    runs.map(|run| (layout.page_offset(run[0].page), Run::Pages(bytes(run)))).collect()
                 }
             };
             add(&self.counters.home_bytes, pages.len() as u64 * PAGE_BYTES);
-            writes.begin_places(bytes, places).await;
+            going.extend(
+                unit_of(&pages[0]).and_then(|unit| sums_with_pages.remove(&unit)).into_iter().flatten(),
+            );
+            writes.begin_places(Outbound::Runs(going), places).await;
         }
-        let of_table = |(number, bytes): &(u64, TableBytes)| (layout.table_offset(*number), Rc::clone(bytes));
-        let in_one_unit = |(page, _): &(u64, TableBytes), (next, _): &(u64, TableBytes)| {
-            unit_bytes.is_some() && unit(layout.table_offset(*page)) == unit(layout.table_offset(*next))
-        };
-        for pages in table.chunk_by(in_one_unit) {
-            add(&self.counters.table_bytes, pages.len() as u64 * PAGE_BYTES);
-            writes.begin(Outbound::Table(pages.iter().map(of_table).collect())).await;
+        for runs in sums_with_pages.into_values() {
+            writes.begin(Outbound::Runs(runs)).await;
         }
-        self.begin_root(&writes, root_slot).await;
+        if unit_bytes.is_none() {
+            for run in self.sums_going_home(table, root_slot) {
+                writes.begin(Outbound::Runs(vec![run])).await;
+            }
+        }
         let mut empty: Vec<u64> = outgoing.iter().filter(|page| page.empty).map(|page| page.page).collect();
         empty.sort_unstable();
         let pages_max = self.options.tuning.discard_pages_max;
@@ -460,6 +471,34 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             }
         }
         writes
+    }
+
+    /// What a checkpoint writes of the table, and of the place of the root that does not count.
+    fn sums_going_home(
+        &self,
+        table: &[(u64, TableBytes)],
+        root_slot: u8,
+    ) -> impl Iterator<Item = (u64, Run)> {
+        add(&self.counters.table_bytes, table.len() as u64 * PAGE_BYTES);
+        let layout = self.home.layout();
+        let of_table = move |(page, bytes): &(u64, TableBytes)| {
+            (layout.table_offset(*page), Run::Table(Rc::clone(bytes)))
+        };
+        table.iter().map(of_table).chain(self.begin_root(root_slot))
+    }
+
+    /// The same, by the unit of the store in which it begins.
+    fn sums_by_unit(
+        &self,
+        table: &[(u64, TableBytes)],
+        root_slot: u8,
+        unit_bytes: u64,
+    ) -> BTreeMap<u64, Vec<(u64, Run)>> {
+        let mut found: BTreeMap<u64, Vec<(u64, Run)>> = BTreeMap::new();
+        for run in self.sums_going_home(table, root_slot) {
+            found.entry(run.0 / unit_bytes).or_default().push(run);
+        }
+        found
     }
 }
 

@@ -16,7 +16,6 @@ use crate::device::Extent;
 use crate::env::{Arena, Env};
 use crate::error::{DeviceError, Error};
 use crate::events::Event;
-use crate::format::PAGE_BYTES;
 use crate::home::{PageBytes, TableBytes};
 use crate::layout::{JournalStore, PageStore, PlacedWrite};
 use crate::notify::Notify;
@@ -24,41 +23,43 @@ use crate::planted::{Bug, is_planted};
 
 /// What one write takes home, and where that is.
 pub(super) enum Outbound {
-    /// Neighbours, or several runs of such in one unit of the store. A ring's members may take them long after: they are not
-    /// copied for that.
-    Pages(Vec<(u64, Vec<PageBytes>)>),
-    /// Pages of the table in one unit of the store.
-    Table(Vec<(u64, TableBytes)>),
-    Bytes(u64, Vec<u8>),
+    /// Runs, each with its place: one, or all that are of one unit of the store.
+    Runs(Vec<(u64, Run)>),
     /// Places of pages without contents, which are given back.
     Nothing(Extent),
 }
 
+/// Bytes that lie together. A ring's members may take them long after: pages are not copied for that.
+pub(super) enum Run {
+    /// Neighbours.
+    Pages(Vec<PageBytes>),
+    /// A page of the table.
+    Table(TableBytes),
+    Bytes(Vec<u8>),
+}
+
+impl Run {
+    fn parts(&self) -> Vec<&[u8]> {
+        match self {
+            Self::Pages(pages) => pages.iter().map(|page| &page[..]).collect(),
+            Self::Table(page) => vec![&page[..]],
+            Self::Bytes(bytes) => vec![bytes],
+        }
+    }
+}
+
 impl Outbound {
     fn writes(&self) -> Vec<PlacedWrite<'_>> {
-        fn one(offset: u64, bytes: &[u8]) -> PlacedWrite<'_> {
-            PlacedWrite { offset, parts: vec![bytes] }
-        }
         match self {
-            Self::Pages(runs) => {
-                fn one_run((offset, run): &(u64, Vec<PageBytes>)) -> PlacedWrite<'_> {
-                    PlacedWrite { offset: *offset, parts: run.iter().map(|page| &page[..]).collect() }
-                }
-                runs.iter().map(one_run).collect()
+            Self::Runs(runs) => {
+                runs.iter().map(|&(offset, ref run)| PlacedWrite { offset, parts: run.parts() }).collect()
             }
-            Self::Table(pages) => pages.iter().map(|(offset, page)| one(*offset, &page[..])).collect(),
-            Self::Bytes(offset, bytes) => vec![one(*offset, bytes)],
             Self::Nothing(_) => Vec::new(),
         }
     }
 
     fn len(&self) -> u64 {
-        match self {
-            Self::Pages(runs) => runs.iter().map(|(_, run)| run.len() as u64 * PAGE_BYTES).sum(),
-            Self::Table(pages) => pages.len() as u64 * PAGE_BYTES,
-            Self::Bytes(_, bytes) => bytes.len() as u64,
-            Self::Nothing(_) => 0,
-        }
+        self.writes().iter().map(|write| write.extent().len).sum()
     }
 }
 

@@ -8,8 +8,9 @@
 //! 2. It does not move where a sum is in an older record alone, as a recovery leaves it, or where a page cannot go home.
 //! 3. What the ring wants remembered goes with it: who counts, and how far each of those came at least.
 //! 4. The oldest changes go home first, in groups; within a group pages go in order of address. Groups are as small as the
-//!    steps of the tail, unless neighbours would be torn apart.
+//!    steps of the tail, unless neighbours would be torn apart. What is in one unit of the store is in one group.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -70,11 +71,31 @@ impl Homecoming {
 }
 
 /// Puts pages in the order in which they go home: the oldest changes first, in groups, and each group in order of address.
-/// Groups are of `step_pages` where that tears few neighbours apart, else of `group_pages`.
-pub(super) fn in_order_of_age(outgoing: &mut [Outgoing], step_pages: usize, group_pages: usize) {
+/// Groups are of `step_pages` where that tears few neighbours apart, else of `group_pages`. What is in one unit of the store by
+/// `unit_of` is in one group, with the oldest of it: a unit that comes again has to wait until it is home.
+pub(super) fn in_order_of_age(
+    outgoing: &mut [Outgoing],
+    step_pages: usize,
+    group_pages: usize,
+    unit_of: impl Fn(&Outgoing) -> u64,
+) {
+    let mut oldest: BTreeMap<u64, u64> = BTreeMap::new();
+    for page in &*outgoing {
+        let known = oldest.entry(unit_of(page)).or_insert(page.dirty_since);
+        *known = page.dirty_since.min(*known);
+    }
     let in_groups = |outgoing: &mut [Outgoing], pages: usize| {
-        outgoing.sort_unstable_by_key(|page| page.dirty_since);
-        outgoing.chunks_mut(pages.max(1)).for_each(|group| group.sort_unstable_by_key(|page| page.page));
+        outgoing.sort_unstable_by_key(|page| (oldest[&unit_of(page)], unit_of(page)));
+        let mut left = outgoing;
+        while !left.is_empty() {
+            let (asked_for, beyond) = left.split_at(pages.clamp(1, left.len()));
+            let last = asked_for.last().map(&unit_of);
+            let more = beyond.iter().take_while(|page| Some(unit_of(page)) == last).count();
+            let (group, rest) = left.split_at_mut(asked_for.len() + more);
+            // What has no contents is not written, and tears nothing apart.
+            group.sort_unstable_by_key(|page| (unit_of(page), page.empty, page.page));
+            left = rest;
+        }
     };
     in_groups(outgoing, usize::MAX);
     let together = neighbours(outgoing);
@@ -190,7 +211,7 @@ mod tests {
 
     fn in_order(pages: impl IntoIterator<Item = (u64, u64)>, step: usize, group: usize) -> Vec<u64> {
         let mut outgoing = outgoing(pages);
-        in_order_of_age(&mut outgoing, step, group);
+        in_order_of_age(&mut outgoing, step, group, |page| page.page);
         outgoing.iter().map(|page| page.page).collect()
     }
 
@@ -207,6 +228,17 @@ mod tests {
         let mixed = [(1, 9), (2, 1), (3, 8), (4, 2), (5, 7), (6, 3)];
         assert_eq!(in_order(mixed, 2, 6), [1, 2, 3, 4, 5, 6]);
         assert_eq!(in_order(mixed, 2, 3), [2, 4, 6, 1, 3, 5]);
+    }
+
+    #[test]
+    fn what_is_in_one_unit_goes_with_the_oldest_of_it() {
+        let mut pages = outgoing([(80, 1), (17, 9), (40, 2), (12, 3), (81, 8), (50, 4)]);
+        in_order_of_age(&mut pages, 2, 9, |page| page.page / 10);
+        assert_eq!(pages.iter().map(|page| page.page).collect::<Vec<_>>(), [80, 81, 12, 17, 40, 50]);
+        let mut pages = outgoing([(80, 1), (10, 2), (81, 3), (82, 4), (30, 5)]);
+        in_order_of_age(&mut pages, 2, 2, |page| page.page / 10);
+        let order: Vec<u64> = pages.iter().map(|page| page.page).collect();
+        assert_eq!(order, [80, 81, 82, 10, 30], "a group is larger than asked for rather than cut a unit");
     }
 
     #[test]

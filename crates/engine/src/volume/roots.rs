@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::Inner;
-use super::home_writes::{HomeWrites, Outbound};
+use super::home_writes::{HomeWrites, Outbound, Run};
 use crate::counters::add;
 use crate::device::{Extent, FlushScope};
 use crate::env::{Arena, Env};
@@ -205,23 +205,28 @@ fn damaged() -> Error {
 }
 
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
-    /// Begins to write what a place of the root, which the superblock in force does not name, lacks.
-    pub(super) async fn begin_root(self: &Rc<Self>, writes: &HomeWrites<'_, E, A, H, L>, slot: u8) {
+    /// What a place of the root, which the superblock in force does not name, lacks, one run after the other: it is written from
+    /// now on.
+    pub(super) fn begin_root(&self, slot: u8) -> impl Iterator<Item = (u64, Run)> {
         let lacking: Vec<u64> =
             self.home.table.begin_root(slot).into_iter().map(|page| page as u64).collect();
         let zone = self.home.layout().roots[usize::from(slot)];
-        for run in super::checkpoint::runs(&lacking) {
-            for start in run.clone().step_by(RUN_PAGES) {
-                let end = run.end.min(start + RUN_PAGES as u64);
-                let mut bytes = Vec::with_capacity((end - start) as usize * PAGE);
-                for page in start..end {
-                    bytes.extend_from_slice(&self.home.table.root_page(page as usize));
-                }
-                add(&self.counters.table_bytes, bytes.len() as u64);
-                add(&self.counters.root_bytes, bytes.len() as u64);
-                writes.begin(Outbound::Bytes(zone.offset + start * PAGE_BYTES, bytes)).await;
+        let of_run = |run: Range<u64>| {
+            let starts = run.clone().step_by(RUN_PAGES);
+            starts.map(move |start| start..run.end.min(start + RUN_PAGES as u64))
+        };
+        let pieces: Vec<Range<u64>> =
+            super::checkpoint::runs(&lacking).into_iter().flat_map(of_run).collect();
+        pieces.into_iter().map(move |pages| {
+            let place = zone.offset + pages.start * PAGE_BYTES;
+            let mut bytes = Vec::with_capacity(pages.clone().count() * PAGE);
+            for page in pages {
+                bytes.extend_from_slice(&self.home.table.root_page(page as usize));
             }
-        }
+            add(&self.counters.table_bytes, bytes.len() as u64);
+            add(&self.counters.root_bytes, bytes.len() as u64);
+            (place, Run::Bytes(bytes))
+        })
     }
 
     /// Brings the place of the root up to date that the superblock in force does not name. The next flush makes that
@@ -232,7 +237,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 
     pub(super) async fn write_root_at(self: &Rc<Self>, slot: u8) -> Result<(), Error> {
         let writes = HomeWrites::new(self);
-        self.begin_root(&writes, slot).await;
+        for run in self.begin_root(slot) {
+            writes.begin(Outbound::Runs(vec![run])).await;
+        }
         writes.all_done().await?;
         self.home.table.root_is_written();
         Ok(())
