@@ -98,6 +98,8 @@ crate::planted_bugs! {
     StripesTakeMisplaced = "stripes-take-misplaced",
     /// A member that is being rebuilt keeps what that brought of rows of which parity is made from something else.
     StripesRebuiltElsewise = "stripes-rebuilt-elsewise",
+    /// Records of the stripe log are written home once more, and a log device that is not there counts as before.
+    StripesReplayedUntold = "stripes-replayed-untold",
     /// A change is made of what too few members can say.
     StripesChangedByFew = "stripes-changed-by-few",
     /// What too few members have durably counts as durable on all.

@@ -71,13 +71,24 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         }
         let InForce { superblock, log_lags } = Superblocks::read(&*home, &*log, separate_log).await?;
         let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
-        PageStore::resume(&*home, superblock.remembered(), epoch).await?;
+        let too_small = || Error::Unusable("the devices are smaller than the volume on them".to_owned());
         let layout = superblock
             .layout()
-            .filter(|layout| layout.home_bytes <= home.geometry().size_bytes)
             .filter(|layout| !separate_log || layout.log.end() <= log.geometry().size_bytes)
-            .ok_or_else(|| Error::Unusable("the devices are smaller than the volume on them".to_owned()))?;
+            .ok_or_else(too_small)?;
         check_log_sectors(&superblock, log.geometry().sector_bytes)?;
+        // Before anything is changed, as one of several logs that has it whole may only be away.
+        let found = scan(&*log, layout.log, &superblock).await;
+        if found.ended == Decision::Damaged {
+            return Err(Error::Unusable(format!(
+                "record {} of the log is damaged, and was acknowledged",
+                found.next.sequence
+            )));
+        }
+        PageStore::resume(&*home, superblock.remembered(), epoch).await?;
+        if layout.home_bytes > home.geometry().size_bytes {
+            return Err(too_small());
+        }
         let mut root = read_root(&*home, &layout, &superblock).await?;
         let root_sums = root.root_sums();
 
@@ -85,14 +96,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let limits_of_log = log_limits(!home.geometry().atomic_sectors);
         let limits = limits_of_log.within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
-        let found = scan(&*log, layout.log, &superblock).await;
         log.check_complete().await?;
-        if found.ended == Decision::Damaged {
-            return Err(Error::Unusable(format!(
-                "record {} of the log is damaged, and was acknowledged",
-                found.next.sequence
-            )));
-        }
         if log.replicas() > 1 && !is_planted(Bug::LogNotMended) {
             // What is taken from one copy now must not be missing where another is all that is left.
             for record in &found.records {

@@ -294,6 +294,7 @@ fn seeds_that_broke_a_promise_once_keep_it() {
         (80_008_632, (4, 2)),
         (50_100_543, (2, 1)),
         (60_013_652, (2, 1)),
+        (85_033_637, (2, 1)),
     ];
     for (seed, shape) in seeds {
         let ended = run(draw_striped(seed, 2, shape)).map(drop);

@@ -1,6 +1,7 @@
 //! Which losses of log devices are known, and by whom: the heads of those that count, and the [`Witness`].
 //!
-//! 1. A loss is noted on every device that counts, then with the witness, before anything is acknowledged without the lost one.
+//! 1. A loss is noted on every device that counts, then with the witness, before anything is acknowledged without the lost one,
+//!    or written home that the lost one may know better.
 //! 2. The witness is never more than one loss behind the devices.
 //! 3. One at a time writes heads: a number is on all of them, or the next one is not begun.
 
@@ -40,10 +41,16 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
 
     /// Notes the losses that are not, and waits until all are; before the volume is known to open, they are counted only.
     pub(super) async fn losses_noted(&self) -> Result<(), DeviceError> {
-        self.check_alive()?;
-        if !self.resumed.get() {
-            return Ok(());
+        match self.resumed.get() {
+            true => self.note_losses().await,
+            false => self.check_alive(),
         }
+    }
+
+    /// Notes the losses that are not, and waits until all are: what is written from now on is only what those that are there
+    /// know of.
+    pub(super) async fn note_losses(&self) -> Result<(), DeviceError> {
+        self.check_alive()?;
         let is_told = || self.losses.get() == 0 && self.number.get() == self.noted.get();
         while !is_told() && !is_planted(Bug::LogLossUntold) {
             if self.noting.replace(true) {

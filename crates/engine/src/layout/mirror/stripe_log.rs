@@ -9,7 +9,9 @@
 //!    under way when the power was cut may be on one alone, and a change that is half home must not go with it.
 //! 3. An opening puts the records that count on every log device before one that lacked some counts: what it has of its own
 //!    is older than the newest of them. It leaves a record that needs none before it, on all of them.
-//! 4. Records of changes that come together are one write. Where there is no room for one, [`StripeLog::append`] says so:
+//! 4. A log device that is not there when records are written home again counts no more from then on, and that is durable
+//!    before: it alone may have a newer one, to which these are settled.
+//! 5. Records of changes that come together are one write. Where there is no room for one, [`StripeLog::append`] says so:
 //!    room comes back by a flush of the members. Room for a record without changes is always kept, that says so.
 
 use std::cell::{Cell, RefCell};
@@ -52,6 +54,9 @@ pub trait StripeRegion: 'static {
 
     /// Writes, durably, to all copies.
     fn write<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> Answer<'a, ()>;
+
+    /// Makes durable that those of its devices that are not there count no more.
+    fn note_losses(&self) -> Answer<'_, ()>;
 
     /// Whether a device is there that may lack some of it, and does not count yet.
     fn is_behind_somewhere(&self) -> bool;
@@ -347,6 +352,15 @@ impl StripeLog {
         Ok(counting)
     }
 
+    /// Makes durable that a log device that is not there counts no more: it may have a record that says of older ones that they
+    /// are settled, and these are about to be written once more.
+    pub(super) async fn note_losses(&self) -> Result<(), DeviceError> {
+        match self.region().filter(|_| !is_planted(Bug::StripesReplayedUntold)) {
+            Some(region) => region.note_losses().await,
+            None => Ok(()),
+        }
+    }
+
     /// Whether a log device is there that lacks some of it.
     pub(super) fn is_behind_somewhere(&self) -> bool {
         self.region().is_some_and(|region| region.is_behind_somewhere())
@@ -474,6 +488,10 @@ impl<E: Env, L: Device, W: Witness> StripeRegion for RegionOfLog<E, L, W> {
         Box::pin(
             async move { self.logs()?.write(self.zone.offset + offset, bytes, Durability::Durable).await },
         )
+    }
+
+    fn note_losses(&self) -> Answer<'_, ()> {
+        Box::pin(async move { self.logs()?.0.note_losses().await })
     }
 
     fn is_behind_somewhere(&self) -> bool {

@@ -61,6 +61,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         found: &[Logged],
     ) -> Result<Vec<Extent>, DeviceError> {
         let mut replayed = Vec::new();
+        if found.iter().any(|logged| !logged.record.ranges.is_empty()) {
+            striping.log.note_losses().await?;
+        }
         let stripes = striping.stripes;
         let size_bytes = self.member_bytes(self.ring.geometry.get().size_bytes);
         for logged in found {
