@@ -267,9 +267,12 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             return Ok(true);
         }
         let mut bytes = vec![0; extent.len as usize];
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let copy = self.0.copies.copy(extent, spoiled).await;
-            if self.0.compute_member(striping, place, extent, &mut bytes).await.is_ok() {
+            if self.0.compute_member(striping, place, extent, &mut bytes).await.is_ok()
+                // Of those that were not, mending has made one, and wrote that to this member, too.
+                && (attempt > 0 || self.0.is_one_version(striping, place, extent, &bytes).await)
+            {
                 return self.copy_to(place, device, &copy, &bytes).await;
             }
             drop(copy);

@@ -8,6 +8,7 @@
 //!   read.rs        what shards hold: from their members, or computed
 //!   compute.rs     what a shard holds, from K others
 //!   right_page.rs  which of what can be read is right, for parity and rebuilds
+//!   one_version.rs whether members hold one version of a row of which not all is known
 //!   replay.rs      what an opening does with the stripe log
 //! ```
 //!
@@ -20,6 +21,7 @@
 
 mod change;
 mod compute;
+mod one_version;
 mod pending;
 mod read;
 mod replay;
