@@ -100,7 +100,7 @@ crate::planted_bugs! {
     StripesRebuiltElsewise = "stripes-rebuilt-elsewise",
     /// Records of the stripe log are written home once more, and a log device that is not there counts as before.
     StripesReplayedUntold = "stripes-replayed-untold",
-    /// A rebuild does not look whether members hold one version of rows of which a page is not known.
+    /// A rebuild does not look whether members hold one version of rows that are known in part.
     StripesRebuiltApart = "stripes-rebuilt-apart",
     /// A change is made of what too few members can say.
     StripesChangedByFew = "stripes-changed-by-few",

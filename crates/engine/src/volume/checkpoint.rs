@@ -94,10 +94,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let comes_in_parts = next.is_none() && stuck.is_empty() && self.comes_home_in_parts(&outgoing);
         if comes_in_parts {
             let (layout, unit_bytes) = (self.home.layout(), self.home.device.traits().unit_bytes);
-            let unit_of = |page: &Outgoing| match unit_bytes {
-                Some(bytes) => layout.page_offset(page.page) / bytes,
-                None => page.page,
-            };
+            let unit_of =
+                unit_bytes.map(|bytes| move |page: &Outgoing| layout.page_offset(page.page) / bytes);
+            let unit_of = unit_of.as_ref().map(|it| it as &dyn Fn(&Outgoing) -> u64);
             let (step_pages, group_pages) = (self.homecoming_step_pages(), self.homecoming_group_pages());
             in_order_of_age(&mut outgoing, step_pages, group_pages, unit_of);
         }
@@ -397,7 +396,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     /// Writes pages in their order, neighbours together, then the table's, and what a place of the root that does
-    /// not count lacks; pages without contents are not written but given back. Not yet durably. All of it is begun before any of
+    /// not count lacks; what begins in one unit of the store goes with the first page of it. Pages without contents are not written but given back. Not yet durably. All of it is begun before any of
     /// it is waited for, as far as the drive takes it: a ring's members get it in one turn each.
     async fn begin_home_pages<'a>(
         self: &'a Rc<Self>,

@@ -23,7 +23,7 @@ use crate::planted::{Bug, is_planted};
 
 /// What one write takes home, and where that is.
 pub(super) enum Outbound {
-    /// Runs, each with its place: one, or all that are of one unit of the store.
+    /// Runs, each with its place: one, or all that begin in one unit of the store.
     Runs(Vec<(u64, Run)>),
     /// Places of pages without contents, which are given back.
     Nothing(Extent),

@@ -77,31 +77,49 @@ pub(super) fn in_order_of_age(
     outgoing: &mut [Outgoing],
     step_pages: usize,
     group_pages: usize,
-    unit_of: impl Fn(&Outgoing) -> u64,
+    unit_of: Option<&dyn Fn(&Outgoing) -> u64>,
 ) {
     let mut oldest: BTreeMap<u64, u64> = BTreeMap::new();
-    for page in &*outgoing {
-        let known = oldest.entry(unit_of(page)).or_insert(page.dirty_since);
+    for page in unit_of.iter().flat_map(|_| &*outgoing) {
+        let known = oldest.entry(unit(unit_of, page)).or_insert(page.dirty_since);
         *known = page.dirty_since.min(*known);
     }
     let in_groups = |outgoing: &mut [Outgoing], pages: usize| {
-        outgoing.sort_unstable_by_key(|page| (oldest[&unit_of(page)], unit_of(page)));
+        match unit_of {
+            None => outgoing.sort_unstable_by_key(|page| page.dirty_since),
+            Some(unit_of) => outgoing.sort_by_cached_key(|page| {
+                let unit = unit_of(page);
+                (oldest[&unit], unit)
+            }),
+        }
         let mut left = outgoing;
         while !left.is_empty() {
             let (asked_for, beyond) = left.split_at(pages.clamp(1, left.len()));
-            let last = asked_for.last().map(&unit_of);
-            let more = beyond.iter().take_while(|page| Some(unit_of(page)) == last).count();
+            let last = asked_for.last().filter(|_| unit_of.is_some()).map(|page| unit(unit_of, page));
+            let more = beyond.iter().take_while(|page| last == Some(unit(unit_of, page))).count();
             let (group, rest) = left.split_at_mut(asked_for.len() + more);
-            // What has no contents is not written, and tears nothing apart.
-            group.sort_unstable_by_key(|page| (unit_of(page), page.empty, page.page));
+            sort_by_place(group, unit_of);
             left = rest;
         }
     };
-    in_groups(outgoing, usize::MAX);
+    sort_by_place(outgoing, unit_of);
     let together = neighbours(outgoing);
     in_groups(outgoing, step_pages);
     if together - neighbours(outgoing) > outgoing.len() / APART_MAX_ONE_IN {
         in_groups(outgoing, group_pages);
+    }
+}
+
+/// The unit of a page; itself, where the store has none.
+fn unit(unit_of: Option<&dyn Fn(&Outgoing) -> u64>, page: &Outgoing) -> u64 {
+    unit_of.map_or(page.page, |unit_of| unit_of(page))
+}
+
+/// In order of address, but for what has no contents in a unit: that is not written, and tears nothing apart.
+fn sort_by_place(pages: &mut [Outgoing], unit_of: Option<&dyn Fn(&Outgoing) -> u64>) {
+    match unit_of {
+        None => pages.sort_unstable_by_key(|page| page.page),
+        Some(unit_of) => pages.sort_by_cached_key(|page| (unit_of(page), page.empty, page.page)),
     }
 }
 
@@ -211,7 +229,7 @@ mod tests {
 
     fn in_order(pages: impl IntoIterator<Item = (u64, u64)>, step: usize, group: usize) -> Vec<u64> {
         let mut outgoing = outgoing(pages);
-        in_order_of_age(&mut outgoing, step, group, |page| page.page);
+        in_order_of_age(&mut outgoing, step, group, None);
         outgoing.iter().map(|page| page.page).collect()
     }
 
@@ -233,10 +251,10 @@ mod tests {
     #[test]
     fn what_is_in_one_unit_goes_with_the_oldest_of_it() {
         let mut pages = outgoing([(80, 1), (17, 9), (40, 2), (12, 3), (81, 8), (50, 4)]);
-        in_order_of_age(&mut pages, 2, 9, |page| page.page / 10);
+        in_order_of_age(&mut pages, 2, 9, Some(&|page: &Outgoing| page.page / 10));
         assert_eq!(pages.iter().map(|page| page.page).collect::<Vec<_>>(), [80, 81, 12, 17, 40, 50]);
         let mut pages = outgoing([(80, 1), (10, 2), (81, 3), (82, 4), (30, 5)]);
-        in_order_of_age(&mut pages, 2, 2, |page| page.page / 10);
+        in_order_of_age(&mut pages, 2, 2, Some(&|page: &Outgoing| page.page / 10));
         let order: Vec<u64> = pages.iter().map(|page| page.page).collect();
         assert_eq!(order, [80, 81, 82, 10, 30], "a group is larger than asked for rather than cut a unit");
     }

@@ -72,12 +72,16 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let InForce { superblock, log_lags } = Superblocks::read(&*home, &*log, separate_log).await?;
         let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
         let too_small = || Error::Unusable("the devices are smaller than the volume on them".to_owned());
+        let is_large_enough = |layout: &Layout| layout.home_bytes <= home.geometry().size_bytes;
+        // Members know of their volume's size from what follows.
+        let knows_its_size = home.traits().holds_superblocks;
         let layout = superblock
             .layout()
+            .filter(|layout| !knows_its_size || is_large_enough(layout))
             .filter(|layout| !separate_log || layout.log.end() <= log.geometry().size_bytes)
             .ok_or_else(too_small)?;
         check_log_sectors(&superblock, log.geometry().sector_bytes)?;
-        // Before anything is changed, as one of several logs that has it whole may only be away.
+        // What can refuse comes before anything is changed: one of several logs that has it whole may only be away.
         let found = scan(&*log, layout.log, &superblock).await;
         if found.ended == Decision::Damaged {
             return Err(Error::Unusable(format!(
@@ -85,40 +89,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
                 found.next.sequence
             )));
         }
-        PageStore::resume(&*home, superblock.remembered(), epoch).await?;
-        if layout.home_bytes > home.geometry().size_bytes {
-            return Err(too_small());
-        }
-        let mut root = read_root(&*home, &layout, &superblock).await?;
-        let root_sums = root.root_sums();
-
         let log_limits = limits_of(&layout, &superblock, &options);
         let limits_of_log = log_limits(!home.geometry().atomic_sectors);
         let limits = limits_of_log.within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
-        log.check_complete().await?;
-        if log.replicas() > 1 && !is_planted(Bug::LogNotMended) {
-            // What is taken from one copy now must not be missing where another is all that is left.
-            for record in &found.records {
-                record.repair(&*log, layout.log).await?;
-            }
-        }
-        count_replayed(&counters, &found.records);
-        let home_pages = Home::new(Rc::clone(&home), layout.clone(), root, &options, Rc::clone(&counters));
-        // The volume may come from a drive of the other kind.
-        let dirty_pages_max = log_limits(true).dirty_pages_max.max(log_limits(false).dirty_pages_max);
-        replay(&home_pages, &found.records, dirty_pages_max, limits.needs_images, None).await?;
-        let log_now = (layout.log.len, used_bytes(&found, layout.log.len), found.next.offset);
-        let images = home_pages.images_due();
-        let log_sector_bytes = superblock.log_sector_bytes as usize;
-        if !limits.has_room_for_images(log_now, log_sector_bytes, options.tuning.announced_max_bytes, images)
-        {
-            return Err(Error::Unsuited(format!(
-                "its log has no room for the images of {} pages, which this drive needs since it is not known to keep \
-                 sectors whole in a power cut: open it where it was used, and close it there in order",
-                images.0
-            )));
-        }
 
         let arena_bytes_min = arena_bytes_min(superblock.atomic_max_bytes);
         if (arena.len() as u64) < arena_bytes_min {
@@ -164,6 +138,37 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         if is_beyond_log.get() {
             return Err(Error::Unusable("the arena holds a write that the log could never take".to_owned()));
         }
+        PageStore::resume(&*home, superblock.remembered(), epoch).await?;
+        if !is_large_enough(&layout) {
+            return Err(too_small());
+        }
+        let mut root = read_root(&*home, &layout, &superblock).await?;
+        let root_sums = root.root_sums();
+
+        log.check_complete().await?;
+        if log.replicas() > 1 && !is_planted(Bug::LogNotMended) {
+            // What is taken from one copy now must not be missing where another is all that is left.
+            for record in &found.records {
+                record.repair(&*log, layout.log).await?;
+            }
+        }
+        count_replayed(&counters, &found.records);
+        let home_pages = Home::new(Rc::clone(&home), layout.clone(), root, &options, Rc::clone(&counters));
+        // The volume may come from a drive of the other kind.
+        let dirty_pages_max = log_limits(true).dirty_pages_max.max(log_limits(false).dirty_pages_max);
+        replay(&home_pages, &found.records, dirty_pages_max, limits.needs_images, None).await?;
+        let log_now = (layout.log.len, used_bytes(&found, layout.log.len), found.next.offset);
+        let images = home_pages.images_due();
+        let log_sector_bytes = superblock.log_sector_bytes as usize;
+        if !limits.has_room_for_images(log_now, log_sector_bytes, options.tuning.announced_max_bytes, images)
+        {
+            return Err(Error::Unsuited(format!(
+                "its log has no room for the images of {} pages, which this drive needs since it is not known to keep \
+                 sectors whole in a power cut: open it where it was used, and close it there in order",
+                images.0
+            )));
+        }
+
         let limits = limits.with_commit_of(largest_pages.get());
         add(&counters.replayed_units, replayed);
         let superblocks =

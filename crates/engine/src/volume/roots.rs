@@ -15,7 +15,8 @@
 //!    other one if it fits there: of every copy that the device keeps. A piece that fits in none ends the opening.
 //! 3. An opening takes no root but that of the newest superblock: the place that an older one names holds the newer root
 //!    by then, in part or whole. What is left where the newest is lost is for a salvage, which reads the table.
-//! 4. The root is read and written in runs: memory holds it once.
+//! 4. The root is read and written in runs: memory holds it once. To a store of units what it lacks is held once more, until it
+//!    is written with what else is of its units.
 
 use std::ops::Range;
 use std::rc::Rc;

@@ -5,7 +5,8 @@
 //!    volume later is told: the others by their heads, and a [`Witness`] that outlives them. So a device that was left
 //!    out, alone, is never taken for the log.
 //! 3. Nobody is told before the volume is known to open ([`JournalStore::resume`]): a start that is refused, as something else
-//!    is missing too, changes nothing for those that were away.
+//!    is missing too, changes nothing for those that were away. But where stripes are written once more they are told before
+//!    that ([`super::stripe_log`]), of a journal that could be read whole.
 //! 4. A device that failed and came back lacks records. It takes part again once those that count are on it
 //!    ([`Replicated::repair`], [`JournalStore::resume`]), and says so only then.
 //! 5. A device that is not the volume's is not written to.

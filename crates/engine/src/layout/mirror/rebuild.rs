@@ -267,17 +267,22 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             return Ok(true);
         }
         let mut bytes = vec![0; extent.len as usize];
-        for attempt in 0..TRIES {
+        let mut is_mended = false;
+        for _ in 0..TRIES {
             let copy = self.0.copies.copy(extent, spoiled).await;
-            if self.0.compute_member(striping, place, extent, &mut bytes).await.is_ok()
-                // Of those that were not, mending has made one, and wrote that to this member, too.
-                && (attempt > 0 || self.0.is_one_version(striping, place, extent, &bytes).await)
-            {
-                return self.copy_to(place, device, &copy, &bytes).await;
+            if self.0.compute_member(striping, place, extent, &mut bytes).await.is_ok() {
+                if is_mended || self.0.is_one_version(striping, place, extent, &bytes).await {
+                    return self.copy_to(place, device, &copy, &bytes).await;
+                }
+                if copy.is_spoiled() {
+                    // Somebody wrote there meanwhile: some had that, and others not yet.
+                    return Ok(false);
+                }
             }
             drop(copy);
             self.0.ring.check_alive()?;
-            if self.0.mend_rows(striping, extent).await.is_err() {
+            is_mended = self.0.mend_rows(striping, extent).await.is_ok();
+            if !is_mended {
                 self.0.ring.env.sleep(PAUSE_NS).await;
             }
             self.check_rebuilds(place, device)?;

@@ -345,8 +345,8 @@ impl Mirror {
         self.logs.stop_copying(DeviceError { doing: COPY_STOPPED, errno: shutdown() });
     }
 
-    /// Opens what is to be the member or log device at `slot`, and hardly waits for who has it: the volume is served
-    /// meanwhile.
+    /// Opens what is to be the member or log device at `slot`, and waits some seconds for who has it: the volume is served
+    /// meanwhile, and nothing else is replaced or taken back.
     pub(super) async fn open_new(
         &self,
         folder: &Path,

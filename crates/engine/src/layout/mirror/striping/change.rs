@@ -168,18 +168,24 @@ impl<E: Env, M: Drive> Inner<E, M> {
     }
 
     /// Gives each row there one version again, of which a page cannot be read that nobody needs.
+    ///
+    /// # Errors
+    ///
+    /// That of the first row that cannot be given one; the others have one.
     pub(in crate::layout::mirror) async fn mend_rows(
         &self,
         striping: &Striping,
         rows: Extent,
     ) -> Result<(), DeviceError> {
+        let mut mended = Ok(());
         for offset in (rows.offset..rows.end()).step_by(PAGE) {
             let row = Extent::new(offset, PAGE_BYTES);
             let writing = self.copies.begin_write(row).await;
             let nothing = RowWrite::of_nothing(striping.stripes.stripe_on_member(offset), row);
-            self.change_stripe(striping, &nothing, writing, Care::EachMember).await?;
+            let changed = self.change_stripe(striping, &nothing, writing, Care::EachMember).await;
+            mended = mended.and(changed.map(drop));
         }
-        Ok(())
+        mended
     }
 }
 

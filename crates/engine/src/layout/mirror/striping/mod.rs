@@ -8,7 +8,7 @@
 //!   read.rs        what shards hold: from their members, or computed
 //!   compute.rs     what a shard holds, from K others
 //!   right_page.rs  which of what can be read is right, for parity and rebuilds
-//!   one_version.rs whether members hold one version of a row of which not all is known
+//!   one_version.rs whether members hold one version of a row that is known in part
 //!   replay.rs      what an opening does with the stripe log
 //! ```
 //!
