@@ -35,7 +35,7 @@ use super::description::{Description, Member};
 use super::fencing::{Opening, Purpose};
 use super::label::{LABELS_BYTES, Label, labels};
 use super::member::{MemberDrive, Place, open_patiently};
-use super::mirror::{Mirror, MirrorDrive, NotTaken};
+use super::mirror::{LEAVING, Mirror, MirrorDrive, NotTaken};
 use super::owner::owned_file;
 use super::plan::{Inode, Plan, PlannedMember};
 use super::slot::Slot;
@@ -355,7 +355,7 @@ impl Wish {
     async fn is_begun(&self, event_loop: &Loop, description: &Description) -> bool {
         let Some(path) = self.new.path() else { return false };
         // A server that was killed while it copied may hold it a little longer.
-        let options = DriveOptions { read_only: true, ..DriveOptions::default() };
+        let options = DriveOptions { read_only: true, busy_timeout: LEAVING, ..DriveOptions::default() };
         let Ok(drive) = open_patiently(event_loop, path, options).await else { return false };
         let found = labels(&drive).await;
         !found.is_empty() && found.iter().all(|label| label.volume == description.id.0 && label.is_blank)

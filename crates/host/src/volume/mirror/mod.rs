@@ -15,6 +15,7 @@ use std::future::pending;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use evenkeel_engine::device::{Device, Geometry};
 use evenkeel_engine::env::Env;
@@ -42,6 +43,10 @@ use crate::wait::Turn;
 
 pub use drive::{MirrorDrive, Unfit};
 pub(crate) use rejoin::NotTaken;
+
+/// How long whoever looked at a drive just now may still hold it: the kernel closes what was used a little later. Where nothing
+/// was done to it yet, it is not waited for longer.
+pub(super) const LEAVING: Duration = Duration::from_millis(250);
 
 /// A member or log device that there should be, and why it takes no part, as far as this side knows.
 #[derive(Debug, Clone)]
@@ -387,7 +392,8 @@ impl Mirror {
     /// That what is at `new` can be opened from here, though it may have another size yet.
     pub(super) async fn try_open(&self, folder: &Path, new: &Member) -> Result<(), VolumeError> {
         if let Place::Path(path) = new.place.within(folder) {
-            open_patiently(&self.event_loop, &path, new.options()).await?;
+            let options = DriveOptions { busy_timeout: LEAVING, ..new.options() };
+            open_patiently(&self.event_loop, &path, options).await?;
         }
         Ok(())
     }

@@ -7,7 +7,6 @@
 
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
 use evenkeel_engine::device::Drive;
 use evenkeel_engine::env::Env;
@@ -16,7 +15,7 @@ use evenkeel_engine::layout::JournalStore;
 use evenkeel_engine::layout::mirror::Rejoined;
 use evenkeel_engine::ring::MemberState;
 
-use super::{Mirror, MirrorDrive, Opened, TAKEN_HOME_LOOK_NS, TAKEN_HOME_MAX_NS, open_one};
+use super::{LEAVING, Mirror, MirrorDrive, Opened, TAKEN_HOME_LOOK_NS, TAKEN_HOME_MAX_NS, open_one};
 use crate::drive::DriveOptions;
 use crate::volume::description::Member;
 
@@ -28,10 +27,6 @@ pub(crate) enum NotTaken {
     /// It answers, and is not taken as it is.
     Refused(String),
 }
-
-/// How long whoever looked at the member just now may still hold it: the kernel closes what was used a little later. It is
-/// tried again anyway.
-const LEAVING: Duration = Duration::from_millis(250);
 
 impl Mirror {
     /// Whether a member is away: it failed, or was not there.
