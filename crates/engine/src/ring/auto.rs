@@ -172,6 +172,7 @@ impl Auto {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::window::{Load, Window, WindowOptions};
     use super::*;
 
     const SECOND_NS: u64 = 1_000_000_000;
@@ -250,6 +251,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn turns_are_not_given_up_before_as_many_write_as_may(
+            fill in 0.0..0.98f64, more in 0.0..3.0f64, members in 2..9usize, readers_min in 1..8usize,
+        ) {
+            let writers_max = members.saturating_sub(readers_min).max(1);
+            let forecast = Forecast { is_full: false, fill, more };
+            let observed = Observed { members, writers_max, forecast, ..observed(100, 9, fill, 0.5, Some(0.05)) };
+            let mut window = Window::new(WindowOptions::default(), true);
+            let readers = window.readers(Load { members, readers_min, reads: 9, forecast });
+            let is_mixed = Auto::new(SECOND_NS).decide(observed) == Mode::Mixed;
+            prop_assert!(!is_mixed || readers == members - writers_max, "{readers} still read");
+        }
+
         #[test]
         fn writers_never_wait_in_turns_for_a_room_that_is_full(
             all in proptest::collection::vec((0..3u64, 0.0..1.0f64, 0.0..2.0f64, proptest::option::of(0.0..0.1f64)), 1..200),
