@@ -54,14 +54,24 @@ fn seal_head(page: &mut [u8; PAGE]) {
 
 /// The words of a page that [`encode_head`] made.
 fn head_fields(magic: u64, version: u64, page: &[u8]) -> Option<Fields<'_>> {
+    let (found, fields) = head_of_any_version(magic, page)?;
+    (found == version).then_some(fields)
+}
+
+/// The same, where a version behind this one made it.
+fn newer_fields(magic: u64, version: u64, page: &[u8]) -> Option<Fields<'_>> {
+    let (found, fields) = head_of_any_version(magic, page)?;
+    (found > version).then_some(fields)
+}
+
+fn head_of_any_version(magic: u64, page: &[u8]) -> Option<(u64, Fields<'_>)> {
     if page.len() != PAGE {
         return None;
     }
     let mut fields = Fields::of(page);
-    let is_right = fields.u64()? == magic
-        && fields.u64()? == XxHash3_64::oneshot(&page[16..])
-        && fields.u64()? == version;
-    is_right.then_some(fields)
+    let is_right = fields.u64()? == magic && fields.u64()? == XxHash3_64::oneshot(&page[16..]);
+    let version = fields.u64()?;
+    is_right.then_some((version, fields))
 }
 
 /// Reads little-endian fields one after another; `None` past the end.

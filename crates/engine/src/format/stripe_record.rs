@@ -11,18 +11,24 @@ use twox_hash::XxHash3_64;
 
 use super::ring_head::Mark;
 use super::stripes::{DATA_MAX, PARITY_MAX, SHARD_BYTES_MAX, Stripes};
-use super::{PAGE, PAGE_BYTES, encode_head, head_fields};
+use super::{PAGE, PAGE_BYTES, encode_head, head_fields, newer_fields};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenstrp");
 
 /// Version of this format.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
+
+/// That of records with one range of a shard at most.
+const VERSION_WITH_ONE_RANGE: u64 = 2;
 
 /// That of records which do not say where they were written.
 const VERSION_WITHOUT_OFFSET: u64 = 1;
 
 /// What counts records or openings ends below this.
 const COUNT_END: u64 = 1 << 62;
+
+/// Most ranges of a record: what has room in its first page beside the words of the largest change.
+pub const RANGES_MAX: usize = 120;
 
 /// Some bytes of one shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,24 +80,40 @@ impl StripeRecord {
         let words = log.into_iter().chain(self.offset).chain([self.stripe, sum(body)]);
         let escaped = escaped_pages(body);
         let words = words.chain([self.ranges.len() as u64]).chain(ranges).chain(escaped.iter().copied());
-        let version = if self.offset.is_some() { VERSION } else { VERSION_WITHOUT_OFFSET };
-        let head = encode_head(MAGIC, version, words);
+        let head = encode_head(MAGIC, self.version(), words);
         let mut bytes = [&head[..], body].concat();
         set_first_words(&escaped, &mut bytes[PAGE..], 0);
         bytes
     }
 
+    /// The first version that could have written it.
+    fn version(&self) -> u64 {
+        let is_of_one_shard = |pair: &[ShardRange]| pair[0].number == pair[1].number;
+        match self.offset {
+            None => VERSION_WITHOUT_OFFSET,
+            Some(_) if self.ranges.windows(2).any(is_of_one_shard) => VERSION,
+            Some(_) => VERSION_WITH_ONE_RANGE,
+        }
+    }
+
+    /// Whether a page begins a record of this volume that a newer version wrote.
+    pub fn is_newer(page: &[u8], volume: u64) -> bool {
+        let told = newer_fields(MAGIC, VERSION, page);
+        told.and_then(|mut fields| fields.u64()).is_some_and(|of| of == volume)
+    }
+
     /// What a page says that begins a record of stripes of this shape; `None` where it begins none.
     pub fn decode(page: &[u8], stripes: &Stripes) -> Option<Self> {
-        let told = head_fields(MAGIC, VERSION, page);
-        let has_offset = told.is_some();
-        let mut fields = told.or_else(|| head_fields(MAGIC, VERSION_WITHOUT_OFFSET, page))?;
+        let versions = [VERSION, VERSION_WITH_ONE_RANGE, VERSION_WITHOUT_OFFSET];
+        let told = |version| head_fields(MAGIC, version, page).map(|fields| (version, fields));
+        let (version, mut fields) = versions.into_iter().find_map(told)?;
         let (volume, sequence, floor) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let settled = Mark { epoch: fields.u64()?, through: fields.u64()? };
         let region_bytes = fields.u64()?;
-        let offset = if has_offset { Some(fields.u64()?) } else { None };
+        let offset = if version > VERSION_WITHOUT_OFFSET { Some(fields.u64()?) } else { None };
         let (stripe, body_sum) = (fields.u64()?, fields.u64()?);
-        let count = usize::try_from(fields.u64()?).ok().filter(|&count| count <= stripes.members())?;
+        let ranges_max = if version < VERSION { stripes.members() } else { RANGES_MAX };
+        let count = usize::try_from(fields.u64()?).ok().filter(|&count| count <= ranges_max)?;
         let mut ranges = Vec::with_capacity(count);
         for _ in 0..count {
             let range = ShardRange {
@@ -122,7 +144,7 @@ impl StripeRecord {
             body_sum,
             escaped: Vec::new(),
         };
-        if !is_sound {
+        if !is_sound || record.body_bytes() > stripes.members() as u64 * stripes.shard_bytes() {
             return None;
         }
         let words = escape_words(record.body_bytes());
@@ -172,7 +194,7 @@ fn sum(body: &[u8]) -> u64 {
 /// Pages of the largest change: all shards of a stripe.
 const BODY_PAGES_MAX: u64 = (DATA_MAX + PARITY_MAX) as u64 * SHARD_BYTES_MAX / PAGE_BYTES;
 
-const _: () = assert!((3 + 10 + 3 * 32 + escape_words(BODY_PAGES_MAX * PAGE_BYTES)) * 8 <= PAGE);
+const _: () = assert!((3 + 10 + 3 * RANGES_MAX + escape_words(BODY_PAGES_MAX * PAGE_BYTES)) * 8 <= PAGE);
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +244,44 @@ mod tests {
     }
 
     #[test]
+    fn a_record_may_have_several_ranges_of_a_shard() {
+        let (record, _) = sample();
+        let range = |number, within| ShardRange { number, within, len: 4096 };
+        let ranges = vec![range(0, 0), range(0, 8192), range(1, 4096), range(2, 0), range(2, 8192)];
+        let body = vec![7; 5 * PAGE];
+        let mut record = StripeRecord { ranges, body_sum: sum(&body), ..record };
+        let found = StripeRecord::decode(&record.encode(&body)[..PAGE], &stripes());
+        assert_eq!(found.as_ref(), Some(&record));
+        // As nobody writes one: more bytes than a stripe has.
+        record.ranges = vec![range(0, 0); 13];
+        let body = vec![7; 13 * PAGE];
+        assert_eq!(StripeRecord::decode(&record.encode(&body)[..PAGE], &stripes()), None);
+    }
+
+    #[test]
+    fn the_largest_change_has_room_with_as_many_ranges_as_there_may_be() {
+        let stripes = Stripes::new(DATA_MAX, PARITY_MAX, SHARD_BYTES_MAX).expect("the largest");
+        let (members, pages) = (stripes.members(), (SHARD_BYTES_MAX / PAGE_BYTES) as usize);
+        let ranges = (0..RANGES_MAX).map(|number| {
+            let (number, part) = (number * members / RANGES_MAX, number % 3);
+            ShardRange { number, within: (part * pages / 4 * PAGE) as u64, len: (pages / 4 * PAGE) as u64 }
+        });
+        let record = StripeRecord { ranges: ranges.collect(), ..sample().0 };
+        let body = vec![7; record.body_bytes() as usize];
+        let record = StripeRecord { body_sum: sum(&body), escaped: escaped_pages(&body), ..record };
+        assert_eq!(StripeRecord::decode(&record.encode(&body)[..PAGE], &stripes), Some(record));
+    }
+
+    #[test]
+    fn a_record_of_a_newer_version_is_told_from_one_of_another_volume() {
+        let page = |version, volume| encode_head(MAGIC, version, [volume, 9]);
+        assert!(StripeRecord::is_newer(&page(VERSION + 1, 7), 7));
+        assert!(!StripeRecord::is_newer(&page(VERSION + 1, 8), 7));
+        assert!(!StripeRecord::is_newer(&page(VERSION, 7), 7));
+        assert!(!StripeRecord::is_newer(&[0; PAGE], 7));
+    }
+
+    #[test]
     fn a_record_within_the_bytes_of_another_is_none() {
         let (record, mut body) = sample();
         let (forged, its_body) = sample();
@@ -256,8 +316,9 @@ mod tests {
             assert_eq!(StripeRecord::decode(&record.encode(&body)[..PAGE], &stripes()), None, "{what}");
         }
         let (mut record, body) = sample();
-        record.ranges = vec![record.ranges[0]; 4];
-        assert_eq!(StripeRecord::decode(&record.encode(&body)[..PAGE], &stripes()), None, "too many");
+        record.ranges = vec![record.ranges[0]; RANGES_MAX + 1];
+        let stripes = Stripes::new(DATA_MAX, PARITY_MAX, SHARD_BYTES_MAX).expect("the largest");
+        assert_eq!(StripeRecord::decode(&record.encode(&body)[..PAGE], &stripes), None, "too many");
     }
 
     proptest! {

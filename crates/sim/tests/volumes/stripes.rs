@@ -147,12 +147,13 @@ fn what_comes_at_once_for_the_same_rows_is_one_change_and_a_whole_stripe_needs_n
             |bytes: fn(&MemberStatus) -> u64| ring.members().iter().map(bytes).sum::<u64>() as usize;
         let mut whole = vec![0; 4 * SHARD];
         ring.read(0, &mut whole).await.unwrap();
-        // Pages of the stripe, and how many are read and written for them: with each row two of parity.
+        // Pages of the stripe, and how many are read and written for them: with each row two of parity. What is lacking of two
+        // rows is read as one.
         let rows = SHARD / PAGE_LEN;
         let cases: [(&[usize], usize, usize); 5] = [
             (&[0], 3, 3),
             (&[1, rows + 1], 2, 4),
-            (&[1, rows + 2], 6, 6),
+            (&[1, rows + 2], 8, 6),
             (&[0, rows, 2 * rows, 3 * rows], 0, 6),
             (&[], 0, 6 * rows),
         ];

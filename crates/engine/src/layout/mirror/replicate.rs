@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use super::striping::Striping;
 use super::{Inner, MirrorPages};
 use crate::device::{Drive, Durability, Extent};
 use crate::env::Env;
@@ -189,7 +190,8 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
 
     /// A member that was given a record is given another one soon.
     fn prolongs_turn(&self, place: usize) -> bool {
-        self.log.regions[place].used.get() || self.has_log_waiting()
+        let has_coming = self.striping.as_ref().is_some_and(Striping::has_coming);
+        self.log.regions[place].used.get() || self.has_log_waiting() || has_coming
     }
 
     fn end_turn(&self, place: usize) {

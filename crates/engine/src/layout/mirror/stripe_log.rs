@@ -311,6 +311,11 @@ impl StripeLog {
                 let is_here = |it: &StripeRecord| {
                     it.offset.is_none_or(|offset| offset == at) || is_planted(Bug::StripesTakeMisplaced)
                 };
+                if StripeRecord::is_newer(&page, volume) {
+                    return Err(Error::Unusable(
+                        "a newer version wrote its log of stripes: open it with that one".into(),
+                    ));
+                }
                 let record = StripeRecord::decode(&page, stripes);
                 let Some(record) = record.filter(|it| it.volume == volume && is_here(it)) else { continue };
                 let end = offset.checked_add(record.body_bytes()).filter(|&end| end <= region.size_bytes());

@@ -34,7 +34,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         join::all(RowWrite::all_of(&striping.stripes, writes).iter().map(|change| {
             let (failure, last) = (&failure, &last);
             async move {
-                let writing = self.copies.begin_write(change.rows).await;
+                let writing = self.copies.begin_write(change.hull()).await;
                 match self.change_stripe(striping, change, writing, Care::RightBytes).await {
                     Ok(number) => last.set(number.max(last.get())),
                     Err(error) => failure.set(Some(error)),
@@ -45,35 +45,26 @@ impl<E: Env, M: Drive> Inner<E, M> {
         failure.take().map_or(Ok(last.get()), Err)
     }
 
-    /// The shards that change with these bytes of a stripe, and their new bytes, one after the other.
+    /// What changes of the shards, and the new bytes of that, one after the other.
     async fn changed_shards(
         &self,
         striping: &Striping,
         change: &RowWrite<'_>,
         care: Care,
     ) -> Result<(Vec<ShardRange>, Vec<u8>), DeviceError> {
-        let (stripes, rows) = (striping.stripes, change.rows);
-        let shard_start = change.stripe * stripes.shard_bytes();
         let data = self.data_rows(striping, change, care).await?;
         // Where too few members were left meanwhile, a page that could not be read is not one that nobody needs.
         if !is_planted(Bug::StripesChangedByFew) {
             self.ring.check_alive()?;
         }
-        let parity = self.encode(striping, &data.rows, rows.len)?;
-        let (mut ranges, mut body) = (Vec::new(), Vec::new());
-        for (number, row) in data.rows.into_iter().enumerate() {
-            let range = match (change.written_rows(number), data.is_harmed[number]) {
-                (_, true) => rows,
-                (Some(written), false) => written,
-                (None, false) => continue,
-            };
-            let at = (range.offset - rows.offset) as usize;
-            body.extend_from_slice(&row[at..at + range.len as usize]);
-            ranges.push(ShardRange { number, within: range.offset - shard_start, len: range.len });
-        }
-        for (number, bytes) in (stripes.data()..).zip(parity) {
-            body.extend(bytes);
-            ranges.push(ShardRange { number, within: rows.offset - shard_start, len: rows.len });
+        let parity = self.encode_rows(striping, change, &data.shards)?;
+        let shards: Vec<&[u8]> = data.shards.iter().chain(&parity).map(Vec::as_slice).collect();
+        let ranges = change.ranges(&striping.stripes, |page| data.is_put_again(page));
+        let hull_start = change.hull().offset - change.stripe * striping.stripes.shard_bytes();
+        let mut body = Vec::with_capacity(ranges.iter().map(|range| range.len as usize).sum());
+        for range in &ranges {
+            let at = (range.within - hull_start) as usize;
+            body.extend_from_slice(&shards[range.number][at..at + range.len as usize]);
         }
         Ok((ranges, body))
     }
@@ -87,8 +78,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
         writing: Writing,
         care: Care,
     ) -> Result<u64, DeviceError> {
-        let (stripes, stripe, rows) = (striping.stripes, change.stripe, writing.extent());
-        debug_assert_eq!(rows, change.rows, "a change locks its rows");
+        let (stripes, stripe) = (striping.stripes, change.stripe);
+        debug_assert_eq!(writing.extent(), change.hull(), "a change locks its rows");
         let shard_start = stripe * stripes.shard_bytes();
         self.ring.check_alive()?;
         let (ranges, body) = self.changed_shards(striping, change, care).await?;
@@ -97,11 +88,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
         self.ring.check_alive()?;
 
         let pending = Rc::new(Pending { stripe, ranges, body });
-        striping.begin_pending(&pending, rows);
+        striping.begin_pending(&pending, change.runs());
         let sequence = self.progress.issued.get() + 1;
         self.progress.issued.set(sequence);
         striping.log.note_write(record, Mark { epoch: self.opening.epoch.get(), through: sequence });
-        self.dirty.note(rows, sequence);
+        change.runs().iter().for_each(|rows| self.dirty.note(*rows, sequence));
         // All at once: every member has the writes in the same order, also those to which it is nothing.
         let shard_of = |place| {
             let number = stripes.shard_on(stripe, place).number;
@@ -146,9 +137,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
     ) -> Result<u64, DeviceError> {
         loop {
             let entry = Entry { stripe, ranges, body };
+            let coming = self.coming(striping);
             if let Some(record) = striping.log.append(entry, self.progress.flushed.get()).await? {
                 return Ok(record);
             }
+            drop(coming);
             let free = async |_: Vec<()>| self.free_log(striping).await;
             striping.room.join((), || self.ring.check_alive(), free).await?;
         }
@@ -200,15 +193,14 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let write = [PlacedWrite { offset, parts: vec![bytes] }];
         for change in RowWrite::all_of(&striping.stripes, &write) {
             // From now on, or not at all: later the bytes may be old.
-            let Some(writing) = self.0.copies.try_write(change.rows) else { continue };
-            let (ring, bytes, stripe, rows) = (self.clone(), bytes.to_vec(), change.stripe, change.rows);
+            let Some(writing) = self.0.copies.try_write(change.hull()) else { continue };
+            let (ring, bytes, stripe, rows) = (self.clone(), bytes.to_vec(), change.stripe, change.hull());
             self.0.ring.env.spawn(async move {
                 let Some(striping) = &ring.0.striping else { return };
                 let write = [PlacedWrite { offset, parts: vec![&bytes] }];
                 let changes = RowWrite::all_of(&striping.stripes, &write);
-                let Some(change) = changes.iter().find(|it| (it.stripe, it.rows) == (stripe, rows)) else {
-                    return;
-                };
+                let is_this = |it: &&RowWrite<'_>| (it.stripe, it.hull()) == (stripe, rows);
+                let Some(change) = changes.iter().find(is_this) else { return };
                 // All that is wrong of the rows: a repair of another shard finds them taken. What members cannot take they
                 // fail for; what the log cannot, it says itself.
                 let _told = ring.0.change_stripe(striping, change, writing, Care::EachMember).await;

@@ -1,7 +1,7 @@
 //! Stripes over the members: what is read, written and put once more where each member holds a part.
 //!
 //! ```text
-//!   row_write.rs   writes as changes: those of the same rows are one
+//!   row_write.rs   writes as changes: those of one stripe are one
 //!   change.rs      a change of a stripe: logged, then on each member in its turn
 //!   pending.rs     changes under way, and reads that a change may spoil
 //!   rows.rs        what a change does not write of its rows
@@ -29,15 +29,19 @@ mod right_page;
 mod row_write;
 mod rows;
 
+use std::cell::Cell;
+
 use evenkeel_erasure::Code;
 
 use self::pending::{ByStripe, Computing, Pending};
+use self::row_write::RowWrite;
 use super::Inner;
 use super::stripe_log::StripeLog;
 use crate::device::Drive;
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::stripes::Stripes;
+use crate::notify::Notify;
 use crate::ring::EIO;
 use crate::shared_step::SharedStep;
 
@@ -56,6 +60,23 @@ pub(super) struct Striping {
     pending: ByStripe<Pending>,
     /// Reads that compute what a member holds.
     computing: ByStripe<Computing>,
+    /// Changes that come for the members before long: what they lack is read now, or they are logged.
+    coming: Cell<usize>,
+}
+
+/// A change comes for the members before long, until this is dropped.
+struct Coming<'a> {
+    changes: &'a Cell<usize>,
+    ring_changed: &'a Notify,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.changes.set(self.changes.get() - 1);
+        if self.changes.get() == 0 {
+            self.ring_changed.all();
+        }
+    }
 }
 
 impl Striping {
@@ -68,7 +89,13 @@ impl Striping {
             room: SharedStep::default(),
             pending: ByStripe::default(),
             computing: ByStripe::default(),
+            coming: Cell::default(),
         }
+    }
+
+    /// Whether changes come for the members before long: a turn is not over before.
+    pub(super) fn has_coming(&self) -> bool {
+        self.coming.get() > 0
     }
 
     /// Bytes of pages whose changes may be under way at once: one alone takes its own bytes and those of all parity shards,
@@ -103,17 +130,39 @@ impl<E: Env, M: Drive> Inner<E, M> {
         self.ring.member_bytes(size_bytes)
     }
 
-    pub(super) fn encode(
+    /// A change comes for the members as soon as this has ended: it waits for no turn and for no room.
+    fn coming<'a>(&'a self, striping: &'a Striping) -> Coming<'a> {
+        striping.coming.set(striping.coming.get() + 1);
+        Coming { changes: &striping.coming, ring_changed: &self.ring.changed }
+    }
+
+    /// The parity shards' part in the rows of a change, from what the data shards hold from the begin of its hull.
+    fn encode_rows(
         &self,
         striping: &Striping,
+        change: &RowWrite<'_>,
         data: &[Vec<u8>],
-        len: u64,
     ) -> Result<Vec<Vec<u8>>, DeviceError> {
-        let mut parity = vec![vec![0; len as usize]; striping.stripes.parity()];
-        let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-        let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-        let encoded = striping.code.encode(&inputs, &mut outputs);
-        encoded.map_err(|_| DeviceError { doing: "encode a stripe", errno: EIO })?;
+        let hull = change.hull();
+        let mut parity = vec![vec![0; hull.len as usize]; striping.stripes.parity()];
+        for rows in change.runs() {
+            let at = (rows.offset - hull.offset) as usize;
+            let part = at..at + rows.len as usize;
+            let inputs: Vec<&[u8]> = data.iter().map(|shard| &shard[part.clone()]).collect();
+            let mut outputs: Vec<&mut [u8]> =
+                parity.iter_mut().map(|shard| &mut shard[part.clone()]).collect();
+            self.encode(striping, &inputs, &mut outputs)?;
+        }
         Ok(parity)
+    }
+
+    fn encode(
+        &self,
+        striping: &Striping,
+        data: &[&[u8]],
+        parity: &mut [&mut [u8]],
+    ) -> Result<(), DeviceError> {
+        let encoded = striping.code.encode(data, parity);
+        encoded.map_err(|_| DeviceError { doing: "encode a stripe", errno: EIO })
     }
 }

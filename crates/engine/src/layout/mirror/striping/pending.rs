@@ -131,9 +131,11 @@ impl Striping {
         BegunComputing { striping: self, computing }
     }
 
-    pub(super) fn begin_pending(&self, pending: &Rc<Pending>, rows: Extent) {
+    /// Changes these rows from now on.
+    pub(super) fn begin_pending(&self, pending: &Rc<Pending>, rows: &[Extent]) {
         self.pending.add(pending.stripe, pending);
-        for computing in self.computing.of(pending.stripe).iter().filter(|it| it.rows.overlaps(&rows)) {
+        let is_of_them = |it: &&Rc<Computing>| rows.iter().any(|rows| it.rows.overlaps(rows));
+        for computing in self.computing.of(pending.stripe).iter().filter(is_of_them) {
             computing.is_spoiled.set(true);
         }
     }

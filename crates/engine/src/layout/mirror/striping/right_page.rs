@@ -85,15 +85,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
         for number in 0..stripes.data() {
             let shard = Shard { stripe: shard.stripe, number };
             data.push(
-                self.right_page(striping, shard, offset, (Care::RightBytes, Urgency::Copy))
-                    .await?
-                    .page()?
-                    .to_vec(),
+                self.right_page(striping, shard, offset, (Care::RightBytes, Urgency::Copy)).await?.page()?,
             );
         }
-        let parity = self.encode(striping, &data, PAGE_BYTES)?;
-        let bytes = parity[shard.number - stripes.data()].as_slice().try_into();
-        bytes.map_err(|_| DeviceError { doing: "encode a page", errno: EIO })
+        let mut parity = vec![[0; PAGE]; stripes.parity()];
+        let inputs: Vec<&[u8]> = data.iter().map(|page| &page[..]).collect();
+        let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(|page| &mut page[..]).collect();
+        self.encode(striping, &inputs, &mut outputs)?;
+        Ok(parity[shard.number - stripes.data()])
     }
 
     /// A page of a data shard as it should be, where any way to get it gives that; else as it is found.

@@ -1,16 +1,18 @@
 //! What a change needs of its rows: the data that it does not write, as it should be.
 //!
-//! 1. Rows whose sums are known are read once, from their members or from K others where one of those writes. Only what is not
-//!    right then, or not known to be, is looked for page by page ([`super::right_page`]).
+//! 1. Pages whose sums are known are read together, as many of a stripe as pay for one request to each member
+//!    ([`Span`]): from their members, or from K others where one of those writes. Only what is not right then, or not known to
+//!    be, is looked for page by page ([`super::right_page`]).
 //! 2. Nobody waits for these reads: they come behind those of clients.
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Weak;
 
 use super::super::Inner;
 use super::Striping;
 use super::right_page::{Care, Found};
-use super::row_write::RowWrite;
+use super::row_write::{RowWrite, ShardPage};
 use crate::device::{Drive, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
@@ -21,22 +23,40 @@ use crate::layout::erasure::geometry::{Piece, Shard};
 use crate::planted::{Bug, is_planted};
 use crate::ring::{MemberState, Urgency};
 
-/// The data shards' part in some rows, with what changes.
+/// So many bytes that nobody needs are read rather than ask a drive once more: what a SATA SSD reads in the time that a request
+/// takes beside its bytes.
+const REQUEST_BYTES: u64 = 32 << 10;
+
+/// No more is read at once of a member: clients wait behind that.
+const SPAN_MAX_BYTES: u64 = 128 << 10;
+
+/// What the data shards hold in the rows of a change, with what that writes.
 pub(super) struct DataRows {
-    pub(super) rows: Vec<Vec<u8>>,
-    /// Shards of which something was wrong that nobody writes now, or whose member is being rebuilt: parity is to be that of
-    /// what is there.
-    pub(super) is_harmed: Vec<bool>,
+    /// The bytes of each, from the begin of the change's hull; between its runs, anything.
+    pub(super) shards: Vec<Vec<u8>>,
+    /// Pages of which something was wrong: parity is to be that of what is there.
+    wrong: BTreeSet<ShardPage>,
+    /// Whether the member of each is being rebuilt.
+    is_rebuilt: Vec<bool>,
 }
 
-/// Rows of which a change lacks the same data shards.
-struct Lacking {
+impl DataRows {
+    /// Whether a page is written though nobody changes it.
+    pub(super) fn is_put_again(&self, page: ShardPage) -> bool {
+        self.is_rebuilt[page.0] || self.wrong.contains(&page)
+    }
+}
+
+/// Rows of some data shards that are read together for the pages in them that a change lacks.
+#[derive(Debug, PartialEq, Eq)]
+struct Span {
     rows: Extent,
-    numbers: Vec<usize>,
+    numbers: BTreeSet<usize>,
+    pages: Vec<ShardPage>,
 }
 
-/// A page that was read: its shard, and its offset on the member.
-type ReadPage = (usize, u64, Result<Found, DeviceError>);
+/// Pages that were read, or why not.
+type ReadPages = BTreeMap<ShardPage, Result<Found, DeviceError>>;
 
 impl<E: Env, M: Drive> Inner<E, M> {
     /// What the data shards hold in the rows of a change, once it is there.
@@ -46,7 +66,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         change: &RowWrite<'_>,
         care: Care,
     ) -> Result<DataRows, DeviceError> {
-        let stripe = change.stripe;
+        let (stripe, data) = (change.stripe, striping.stripes.data());
         // Rows that were never written are not the same whichever members they are computed from: what a rebuild brought to a
         // member need not be what is computed now.
         let is_rebuilding = |number: usize| {
@@ -54,74 +74,60 @@ impl<E: Env, M: Drive> Inner<E, M> {
             matches!(self.ring.members[place].state.get(), MemberState::Rebuilding { .. })
                 && !is_planted(Bug::StripesRebuiltElsewise)
         };
-        let rebuilt: Vec<bool> = (0..striping.stripes.data()).map(is_rebuilding).collect();
-        let found = RefCell::new(Vec::new());
-        let lacking = lacking(change, striping.stripes.data());
-        join::all(lacking.iter().map(|lacking| async {
-            let pages = self.read_lacking(striping, change.stripe, lacking, care).await;
+        let is_rebuilt: Vec<bool> = (0..data).map(is_rebuilding).collect();
+        let found = RefCell::new(ReadPages::new());
+        join::all(spans(change, data).iter().map(|span| async {
+            let pages = self.read_span(striping, stripe, span, care).await;
             found.borrow_mut().extend(pages);
         }))
         .await;
-        let mut data = DataRows {
-            rows: vec![vec![0; change.rows.len as usize]; striping.stripes.data()],
-            is_harmed: rebuilt,
-        };
-        for (number, offset, page) in found.into_inner() {
+        let hull = change.hull();
+        let mut shards = vec![vec![0; hull.len as usize]; data];
+        let mut wrong = BTreeSet::new();
+        for ((number, offset), page) in found.into_inner() {
             let (is_wrong, right) = match page? {
                 Found::Page(page) => (false, page),
                 Found::Instead(page) => (true, page),
                 // Nobody needs what it held: from now on it holds something again.
                 Found::NothingNeeded => (true, [0; PAGE]),
             };
-            data.rows[number][(offset - change.rows.offset) as usize..][..PAGE].copy_from_slice(&right);
-            data.is_harmed[number] |= is_wrong;
+            shards[number][(offset - hull.offset) as usize..][..PAGE].copy_from_slice(&right);
+            wrong.extend(is_wrong.then_some((number, offset)));
         }
-        for (number, row) in data.rows.iter_mut().enumerate() {
-            change.lay_over(number, row);
+        for (number, shard) in shards.iter_mut().enumerate() {
+            change.lay_over(number, shard);
         }
-        Ok(data)
+        Ok(DataRows { shards, wrong, is_rebuilt })
     }
 
-    async fn read_lacking(
-        &self,
-        striping: &Striping,
-        stripe: u64,
-        lacking: &Lacking,
-        care: Care,
-    ) -> Vec<ReadPage> {
-        let offsets = || (lacking.rows.offset..lacking.rows.end()).step_by(PAGE);
-        let pages = || lacking.numbers.iter().flat_map(|&number| offsets().map(move |at| (number, at)));
+    async fn read_span(&self, striping: &Striping, stripe: u64, span: &Span, care: Care) -> ReadPages {
         let mut found = match care {
-            Care::RightBytes => self.read_known(striping, stripe, lacking).await,
-            Care::EachMember => Vec::new(),
+            Care::RightBytes => self.read_known(striping, stripe, span).await,
+            Care::EachMember => ReadPages::new(),
         };
-        let is_left =
-            |&(number, at): &(usize, u64)| !found.iter().any(|&(one, other, _)| (one, other) == (number, at));
-        let left: Vec<(usize, u64)> = pages().filter(is_left).collect();
-        let looked_for = RefCell::new(Vec::with_capacity(left.len()));
+        let left: Vec<ShardPage> =
+            span.pages.iter().copied().filter(|page| !found.contains_key(page)).collect();
+        let looked_for = RefCell::new(ReadPages::new());
         join::all(left.into_iter().map(|(number, offset)| {
             let looked_for = &looked_for;
             async move {
-                let page = self
-                    .right_page(striping, Shard { stripe, number }, offset, (care, Urgency::Change))
-                    .await;
-                looked_for.borrow_mut().push((number, offset, page));
+                let shard = Shard { stripe, number };
+                let page = self.right_page(striping, shard, offset, (care, Urgency::Change)).await;
+                looked_for.borrow_mut().insert((number, offset), page);
             }
         }))
         .await;
-        found.extend(looked_for.into_inner());
+        found.append(&mut looked_for.into_inner());
         found
     }
 
-    /// Those pages of what is lacking that are right as they are read together; none where it is not known what is right.
-    async fn read_known(&self, striping: &Striping, stripe: u64, lacking: &Lacking) -> Vec<ReadPage> {
-        let rows = lacking.rows;
-        let Some(verifier) = self.verifier.borrow().as_ref().and_then(Weak::upgrade) else {
-            return Vec::new();
-        };
-        if is_planted(Bug::StripesUnchecked) {
-            return Vec::new();
+    /// Those pages of a span that are right as they are read together, of those of which it is known what is right.
+    async fn read_known(&self, striping: &Striping, stripe: u64, span: &Span) -> ReadPages {
+        let expected = self.known_of(striping, stripe, &span.pages).await;
+        if expected.is_empty() {
+            return ReadPages::new();
         }
+        let rows = span.rows;
         let piece = |number: usize| {
             let shard = Shard { stripe, number };
             let home = striping.stripes.home_of(shard, rows.offset);
@@ -132,50 +138,148 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 on_member: rows,
             }
         };
-        let pieces: Vec<Piece> = lacking.numbers.iter().map(|&number| piece(number)).collect();
-        let mut expected: Vec<Expected> = Vec::new();
-        for piece in &pieces {
-            for home in (piece.extent.offset..piece.extent.end()).step_by(PAGE) {
-                expected.push(verifier.expects(home).await);
+        let _coming = self.coming(striping);
+        let mut bytes: BTreeMap<usize, Vec<u8>> =
+            span.numbers.iter().map(|&number| (number, vec![0; rows.len as usize])).collect();
+        let mut parts: Vec<(Piece, &mut [u8])> =
+            bytes.iter_mut().map(|(&number, bytes)| (piece(number), &mut bytes[..])).collect();
+        if !matches!(self.read_rows(striping, &mut parts, Urgency::Change).await, Ok(true)) {
+            return ReadPages::new();
+        }
+        let mut found = ReadPages::new();
+        for ((number, offset), expected) in expected {
+            let at = (offset - rows.offset) as usize;
+            let page: &[u8; PAGE] = bytes[&number][at..at + PAGE].try_into().expect("a page");
+            let is_newest = expected.is_what_comes(page) || is_planted(Bug::StripesTakeOlder);
+            if expected.is_right(page) && is_newest {
+                found.insert((number, offset), Ok(Found::Page(*page)));
             }
         }
-        if !expected.iter().all(Expected::is_known) {
+        found
+    }
+
+    /// Those of these pages of which it is known what is right, with that.
+    async fn known_of(
+        &self,
+        striping: &Striping,
+        stripe: u64,
+        pages: &[ShardPage],
+    ) -> Vec<(ShardPage, Expected)> {
+        let verifier = self.verifier.borrow().as_ref().and_then(Weak::upgrade);
+        let Some(verifier) = verifier.filter(|_| !is_planted(Bug::StripesUnchecked)) else {
             return Vec::new();
-        }
-        drop(verifier);
-        let mut bytes = vec![vec![0; rows.len as usize]; pieces.len()];
-        let mut parts: Vec<(Piece, &mut [u8])> =
-            pieces.iter().copied().zip(bytes.iter_mut().map(Vec::as_mut_slice)).collect();
-        if !matches!(self.read_rows(striping, &mut parts, Urgency::Change).await, Ok(true)) {
-            return Vec::new();
-        }
-        let pages = pieces.iter().zip(&bytes).flat_map(|(piece, bytes)| {
-            let offsets = (rows.offset..).step_by(PAGE);
-            bytes.chunks_exact(PAGE).zip(offsets).map(|(page, offset)| (piece.shard.number, offset, page))
-        });
-        let is_right = |expected: &Expected, page: &[u8]| {
-            let is_newest = expected.is_what_comes(page) || is_planted(Bug::StripesTakeOlder);
-            expected.is_right(page) && is_newest
         };
-        let right = pages.zip(&expected).filter(|((_, _, page), expected)| is_right(expected, page));
-        let found = |((number, offset, page), _): ((usize, u64, &[u8]), _)| {
-            (number, offset, Ok(Found::Page(page.try_into().expect("a page"))))
-        };
-        right.map(found).collect()
+        let mut known = Vec::with_capacity(pages.len());
+        for &(number, offset) in pages {
+            let expected = verifier.expects(striping.stripes.home_of(Shard { stripe, number }, offset)).await;
+            known.extend(expected.is_known().then_some(((number, offset), expected)));
+        }
+        known
     }
 }
 
-/// What a change does not overwrite of its rows, in as few pieces as that has.
-fn lacking(change: &RowWrite<'_>, data: usize) -> Vec<Lacking> {
-    let mut found: Vec<Lacking> = Vec::new();
-    for offset in (change.rows.offset..change.rows.end()).step_by(PAGE) {
-        let page = Extent::new(offset, PAGE_BYTES);
-        let numbers: Vec<usize> = (0..data).filter(|&number| !change.overwrites(number, &page)).collect();
+/// What a change does not overwrite of its rows, in spans: two are one where that is no dearer than both.
+fn spans(change: &RowWrite<'_>, data: usize) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for next in lacking(change, data) {
+        match spans.last_mut().and_then(|last| Some((last.with(&next)?, last))) {
+            Some((both, last)) => *last = both,
+            None => spans.push(next),
+        }
+    }
+    spans
+}
+
+/// What a change does not overwrite of its rows: those that follow one another and lack the same shards together.
+fn lacking(change: &RowWrite<'_>, data: usize) -> Vec<Span> {
+    let mut found: Vec<Span> = Vec::new();
+    for offset in change.rows() {
+        let numbers: BTreeSet<usize> =
+            (0..data).filter(|&number| !change.overwrites((number, offset))).collect();
+        let pages = numbers.iter().map(|&number| (number, offset));
         match found.last_mut() {
             _ if numbers.is_empty() => {}
-            Some(last) if last.rows.end() == offset && last.numbers == numbers => last.rows.len += PAGE_BYTES,
-            _ => found.push(Lacking { rows: page, numbers }),
+            Some(last) if last.follows(offset, &numbers) => {
+                last.rows.len += PAGE_BYTES;
+                last.pages.extend(pages);
+            }
+            _ => {
+                let (rows, pages) = (Extent::new(offset, PAGE_BYTES), pages.collect());
+                found.push(Span { rows, numbers, pages });
+            }
         }
     }
     found
+}
+
+impl Span {
+    /// Whether the row there is the next one, and lacks the same.
+    fn follows(&self, offset: u64, numbers: &BTreeSet<usize>) -> bool {
+        self.rows.end() == offset && self.numbers == *numbers && self.rows.len < SPAN_MAX_BYTES
+    }
+
+    /// What it takes of the drives, told in bytes.
+    fn cost(&self) -> u64 {
+        self.numbers.len() as u64 * (REQUEST_BYTES + self.rows.len)
+    }
+
+    /// This one and one behind it as one, if that is no dearer.
+    fn with(&self, next: &Self) -> Option<Self> {
+        let rows = Extent::new(self.rows.offset, next.rows.end() - self.rows.offset);
+        let numbers = &self.numbers | &next.numbers;
+        let mut both = Self { rows, numbers, pages: Vec::new() };
+        let is_cheaper = rows.len <= SPAN_MAX_BYTES && both.cost() <= self.cost() + next.cost();
+        is_cheaper.then(|| {
+            both.pages = self.pages.iter().chain(&next.pages).copied().collect();
+            both
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::stripes::Stripes;
+    use crate::layout::PlacedWrite;
+
+    /// The spans of a change that writes these pages of a stripe of four shards of 16 pages, as rows, shards and pages lacking.
+    fn spans_beside(written: &[(usize, u64)]) -> Vec<(u64, u64, Vec<usize>, usize)> {
+        let stripes = Stripes::new(4, 2, 16 * PAGE_BYTES).expect("sound");
+        let bytes = vec![7; PAGE];
+        let place = |&(number, row): &(usize, u64)| (number as u64 * 16 + row) * PAGE_BYTES;
+        let writes: Vec<PlacedWrite<'_>> =
+            written.iter().map(|page| PlacedWrite { offset: place(page), parts: vec![&bytes] }).collect();
+        let changes = RowWrite::all_of(&stripes, &writes);
+        assert_eq!(changes.len(), 1);
+        let told = |span: Span| {
+            let rows = (span.rows.offset / PAGE_BYTES, span.rows.len / PAGE_BYTES);
+            (rows.0, rows.1, Vec::from_iter(span.numbers), span.pages.len())
+        };
+        spans(&changes[0], 4).into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn pages_here_and_there_are_lacked_in_one_read_of_each_member() {
+        assert_eq!(spans_beside(&[(0, 3)]), [(3, 1, vec![1, 2, 3], 3)]);
+        assert_eq!(spans_beside(&[(0, 3), (1, 4), (2, 6)]), [(3, 4, vec![0, 1, 2, 3], 9)]);
+    }
+
+    #[test]
+    fn what_lies_far_apart_is_read_apart() {
+        assert_eq!(spans_beside(&[(0, 0), (0, 15)]), [(0, 1, vec![1, 2, 3], 3), (15, 1, vec![1, 2, 3], 3)]);
+    }
+
+    #[test]
+    fn a_run_of_one_shard_is_not_read_of_another_for_a_page_of_that() {
+        let written: Vec<(usize, u64)> =
+            (0..16).flat_map(|row| [(0, row), (1, row), (2, row)]).skip(1).collect();
+        assert_eq!(spans_beside(&written), [(0, 1, vec![0, 3], 2), (1, 15, vec![3], 15)]);
+    }
+
+    #[test]
+    fn a_whole_stripe_lacks_nothing() {
+        let written: Vec<(usize, u64)> =
+            (0..4).flat_map(|number| (0..16).map(move |row| (number, row))).collect();
+        assert_eq!(spans_beside(&written), []);
+    }
 }
