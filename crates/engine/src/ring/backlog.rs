@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   fill
-//!    1.1 │               ╱ behind: more of them have to write
-//!      1 ┤· · · · · · ·╱· · · · · · ·  the log, or the memory for pages, is full: writes wait
+//!      1 ┤· · · · · · · ╱· · · · · ·  the log, or the memory for pages, is full: writes wait
+//!    0.9 │            ╱ behind: more of them have to write
 //!        │          ╱
 //!        │       ╱    as fast as it filled of late
 //!        │    ╱

@@ -39,7 +39,7 @@ pub(crate) struct Copying {
 #[derive(Debug)]
 pub(crate) struct Writing {
     copies: Rc<Copies>,
-    offset: u64,
+    extents: Vec<Extent>,
 }
 
 /// A copy, until this is dropped.
@@ -50,17 +50,21 @@ pub(crate) struct CopyGuard {
 }
 
 impl Copies {
-    /// Waits until nobody writes there, nor copies.
-    pub(crate) async fn begin_write(self: &Rc<Self>, extent: Extent) -> Writing {
-        self.changed.until(|| self.try_write(extent)).await
+    /// Waits until nobody writes at any of these extents, nor copies: none of them is held meanwhile.
+    pub(crate) async fn begin_write(self: &Rc<Self>, extents: &[Extent]) -> Writing {
+        self.changed.until(|| self.try_write(extents)).await
     }
 
-    /// Writes there from now on, if nobody writes or copies.
-    pub(crate) fn try_write(self: &Rc<Self>, extent: Extent) -> Option<Writing> {
-        let is_free = !self.is_written(&extent) && !self.is_copied(&extent);
-        is_free.then(|| {
-            self.writes.borrow_mut().insert(extent.offset, extent.len);
-            Writing { copies: Rc::clone(self), offset: extent.offset }
+    /// Writes at these extents from now on, if nobody writes or copies at any of them.
+    pub(crate) fn try_write(self: &Rc<Self>, extents: &[Extent]) -> Option<Writing> {
+        if extents.iter().any(|extent| self.is_written(extent)) {
+            return None;
+        }
+        // At each of them: what is copied there is to end.
+        let copied = extents.iter().filter(|extent| self.is_copied(extent)).count();
+        (copied == 0).then(|| {
+            self.writes.borrow_mut().extend(extents.iter().map(|extent| (extent.offset, extent.len)));
+            Writing { copies: Rc::clone(self), extents: extents.to_vec() }
         })
     }
 
@@ -137,15 +141,18 @@ impl Drop for CopyGuard {
 
 impl Writing {
     /// What is written.
-    pub(crate) fn extent(&self) -> Extent {
-        let len = self.copies.writes.borrow().get(&self.offset).copied();
-        Extent::new(self.offset, len.unwrap_or(0))
+    pub(crate) fn extents(&self) -> &[Extent] {
+        &self.extents
     }
 }
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        self.copies.writes.borrow_mut().remove(&self.offset);
+        let mut writes = self.copies.writes.borrow_mut();
+        for extent in &self.extents {
+            writes.remove(&extent.offset);
+        }
+        drop(writes);
         self.copies.changed.all();
     }
 }
@@ -164,7 +171,7 @@ mod tests {
 
     fn begin(copies: &Rc<Copies>, extent: Extent) -> Waiting {
         let copies = Rc::clone(copies);
-        Box::pin(async move { copies.begin_write(extent).await })
+        Box::pin(async move { copies.begin_write(&[extent]).await })
     }
 
     fn poll(waiting: &mut Waiting) -> Option<Writing> {
@@ -180,6 +187,21 @@ mod tests {
         let copy = copies.try_copy(Extent::new(0, 100)).expect("nobody writes");
         let _writing = poll(&mut begin(&copies, Extent::new(50, 100))).expect("nothing is under way");
         assert!(copy.is_spoiled() && !copy.begin());
+    }
+
+    #[test]
+    fn a_write_of_several_places_holds_none_of_them_before_it_has_all_and_nothing_between_them() {
+        let copies = Rc::<Copies>::default();
+        let places = [Extent::new(0, 10), Extent::new(20, 10), Extent::new(40, 10)];
+        let first = copies.try_write(&places[1..2]).expect("nobody writes");
+        assert!(copies.try_write(&places).is_none());
+        let other = copies.try_write(&places[..1]).expect("nobody holds that");
+        drop((first, other));
+        let all = copies.try_write(&places).expect("nobody writes any more");
+        assert!(places.iter().all(|place| copies.try_write(&[*place]).is_none()));
+        assert!(copies.try_write(&[Extent::new(10, 10), Extent::new(30, 10)]).is_some(), "between them");
+        drop(all);
+        assert!(copies.try_write(&[Extent::new(0, 50)]).is_some());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! 1. A member is not read from the moment when it enters its turn until it has rested behind it. Where all write, since
 //!    nobody has read for long, they do not rest.
 //! 2. The next one enters when the one before has left: so many read as were chosen, during the change too.
-//! 3. A turn ends early when nothing is left to write. While nothing waits, all read.
+//! 3. A turn ends early when nothing is left to write, nor comes before long. While nothing waits, all read.
 //! 4. Once turns are kept no more, all write at once, whatever a member that leaves its turn is about. A record that waits
 //!    for a member waits for that no longer than half a turn.
 

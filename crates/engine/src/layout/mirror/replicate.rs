@@ -48,7 +48,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         if extent.len == 0 {
             return self.ring.check_alive().map(|()| 0);
         }
-        let writing = self.copies.begin_write(extent).await;
+        let writing = self.copies.begin_write(&[extent]).await;
         self.ring.check_alive()?;
         let sequence = self.progress.issued.get() + 1;
         self.progress.issued.set(sequence);

@@ -34,7 +34,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         join::all(RowWrite::all_of(&striping.stripes, writes).iter().map(|change| {
             let (failure, last) = (&failure, &last);
             async move {
-                let writing = self.copies.begin_write(change.hull()).await;
+                let writing = self.copies.begin_write(change.runs()).await;
                 match self.change_stripe(striping, change, writing, Care::RightBytes).await {
                     Ok(number) => last.set(number.max(last.get())),
                     Err(error) => failure.set(Some(error)),
@@ -79,7 +79,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         care: Care,
     ) -> Result<u64, DeviceError> {
         let (stripes, stripe) = (striping.stripes, change.stripe);
-        debug_assert_eq!(writing.extent(), change.hull(), "a change locks its rows");
+        debug_assert_eq!(writing.extents(), change.runs(), "a change locks its rows");
         let shard_start = stripe * stripes.shard_bytes();
         self.ring.check_alive()?;
         let (ranges, body) = self.changed_shards(striping, change, care).await?;
@@ -173,7 +173,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let mut mended = Ok(());
         for offset in (rows.offset..rows.end()).step_by(PAGE) {
             let row = Extent::new(offset, PAGE_BYTES);
-            let writing = self.copies.begin_write(row).await;
+            let writing = self.copies.begin_write(&[row]).await;
             let nothing = RowWrite::of_nothing(striping.stripes.stripe_on_member(offset), row);
             let changed = self.change_stripe(striping, &nothing, writing, Care::EachMember).await;
             mended = mended.and(changed.map(drop));
@@ -193,7 +193,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let write = [PlacedWrite { offset, parts: vec![bytes] }];
         for change in RowWrite::all_of(&striping.stripes, &write) {
             // From now on, or not at all: later the bytes may be old.
-            let Some(writing) = self.0.copies.try_write(change.hull()) else { continue };
+            let Some(writing) = self.0.copies.try_write(change.runs()) else { continue };
             let (ring, bytes, stripe, rows) = (self.clone(), bytes.to_vec(), change.stripe, change.hull());
             self.0.ring.env.spawn(async move {
                 let Some(striping) = &ring.0.striping else { return };

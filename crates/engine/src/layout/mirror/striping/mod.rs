@@ -49,6 +49,9 @@ use crate::shared_step::SharedStep;
 /// rotations of turns, at 10 MB/s.
 const HELD_MAX_BYTES: u64 = 512 << 20;
 
+/// What is read at once for changes, in spans: far more than the members read at once.
+const SPANS_MAX_BYTES: u64 = 64 << 20;
+
 /// What a ring with stripes has beside that of a mirror.
 pub(super) struct Striping {
     pub(super) stripes: Stripes,
@@ -62,6 +65,22 @@ pub(super) struct Striping {
     computing: ByStripe<Computing>,
     /// Changes that come for the members before long: what they lack is read now, or they are logged.
     coming: Cell<usize>,
+    /// Bytes of spans that are read now.
+    spans_bytes: Cell<u64>,
+    spans_changed: Notify,
+}
+
+/// Memory for a span that is read, until this is dropped.
+struct SpanMemory<'a> {
+    striping: &'a Striping,
+    bytes: u64,
+}
+
+impl Drop for SpanMemory<'_> {
+    fn drop(&mut self) {
+        self.striping.spans_bytes.set(self.striping.spans_bytes.get() - self.bytes);
+        self.striping.spans_changed.all();
+    }
 }
 
 /// A change comes for the members before long, until this is dropped.
@@ -90,10 +109,24 @@ impl Striping {
             pending: ByStripe::default(),
             computing: ByStripe::default(),
             coming: Cell::default(),
+            spans_bytes: Cell::default(),
+            spans_changed: Notify::default(),
         }
     }
 
-    /// Whether changes come for the members before long: a turn is not over before.
+    /// Memory for a span, once there is some.
+    async fn span_memory(&self, bytes: u64) -> SpanMemory<'_> {
+        let has_room = || {
+            let under_way = self.spans_bytes.get();
+            under_way == 0 || under_way + bytes <= SPANS_MAX_BYTES
+        };
+        self.spans_changed
+            .until(|| has_room().then(|| self.spans_bytes.set(self.spans_bytes.get() + bytes)))
+            .await;
+        SpanMemory { striping: self, bytes }
+    }
+
+    /// Whether changes come for the members before long: a turn that is not too long waits for them.
     pub(super) fn has_coming(&self) -> bool {
         self.coming.get() > 0
     }

@@ -8,8 +8,7 @@
 //!                   .  x  .  .  x  x    another run of the same change
 //! ```
 //!
-//! 1. No two changes of one call are of the same rows, nor is one between the rows of another: each is begun without waiting for
-//!    another.
+//! 1. No two changes of one call are of the same rows: each is begun without waiting for another.
 //! 2. What a change writes of its stripe has room in one record of the stripe log, whatever shards it is of.
 
 use std::collections::BTreeSet;
@@ -90,7 +89,7 @@ impl<'a> RowWrite<'a> {
         &self.runs
     }
 
-    /// From the first of these rows to the last, those between with them: nobody else changes them meanwhile.
+    /// From the first of these rows to the last, those between with them.
     pub(super) fn hull(&self) -> Extent {
         let (first, last) = (self.runs[0].offset, self.runs[self.runs.len() - 1].end());
         Extent::new(first, last - first)

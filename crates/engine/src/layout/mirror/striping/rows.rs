@@ -3,7 +3,8 @@
 //! 1. Pages whose sums are known are read together, as many of a stripe as pay for one request to each member
 //!    ([`Span`]): from their members, or from K others where one of those writes. Only what is not right then, or not known to
 //!    be, is looked for page by page ([`super::right_page`]).
-//! 2. Nobody waits for these reads: they come behind those of clients.
+//! 2. They come behind those of clients, and take no more memory at once than [`super::SPANS_MAX_BYTES`] beside the pages that
+//!    are lacking.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,6 +140,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             }
         };
         let _coming = self.coming(striping);
+        let _memory = striping.span_memory(span.numbers.len() as u64 * rows.len).await;
         let mut bytes: BTreeMap<usize, Vec<u8>> =
             span.numbers.iter().map(|&number| (number, vec![0; rows.len as usize])).collect();
         let mut parts: Vec<(Piece, &mut [u8])> =
