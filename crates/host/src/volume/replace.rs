@@ -188,7 +188,10 @@ impl Prepared {
                     chosen.map_err(|source| engine_error(&request.folder, source.into()))?;
                 }
                 fits(&member.place, drive.geometry(), *geometry)?;
-                describe(request, &member.place, &drive)
+                let new = describe(request, &member.place, &drive);
+                drop(drive);
+                let_go(event_loop, &member.place).await;
+                new
             }
         };
         self.new = New::Ready(new.clone());
@@ -341,12 +344,15 @@ impl Wish {
         check_labels(description, &labels(&drive).await, is_itself.then_some(slot), &self.new)?;
         drive.check_writes(&planned.place)?;
         let found = describe(&request, &planned.place, &drive);
-        let new = match &drive {
-            MemberDrive::File(_) => {
+        let is_file = matches!(drive, MemberDrive::File(_));
+        drop(drive);
+        let new = match is_file {
+            true => {
+                let_go(event_loop, &planned.place).await;
                 New::Planned(Planned { request, member: planned, geometry, found: Some(found), like }.into())
             }
             // Whoever puts it there is the first to write to it.
-            _ => New::Ready(found),
+            false => New::Ready(found),
         };
         Ok(prepared(new, true))
     }
@@ -360,6 +366,15 @@ impl Wish {
         let found = labels(&drive).await;
         !found.is_empty() && found.iter().all(|label| label.volume == description.id.0 && label.is_blank)
     }
+}
+
+/// Waits until this process lets go of what it had open there: a server opens it next, and waits for that. What was read or
+/// written is let go as this loop runs, and nobody runs it while the server is asked.
+async fn let_go(event_loop: &Loop, place: &Place) {
+    let Some(path) = place.path() else { return };
+    let options = DriveOptions { read_only: true, ..DriveOptions::default() };
+    // Whoever else has it is found out by the server.
+    let _free_or_not = open_patiently(event_loop, path, options).await;
 }
 
 /// What is left of a member or log device that is to take its own place again.
