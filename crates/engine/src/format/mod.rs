@@ -58,12 +58,7 @@ fn head_fields(magic: u64, version: u64, page: &[u8]) -> Option<Fields<'_>> {
     (found == version).then_some(fields)
 }
 
-/// The same, where a version behind this one made it.
-fn newer_fields(magic: u64, version: u64, page: &[u8]) -> Option<Fields<'_>> {
-    let (found, fields) = head_of_any_version(magic, page)?;
-    (found > version).then_some(fields)
-}
-
+/// The same of whatever version, which comes first.
 fn head_of_any_version(magic: u64, page: &[u8]) -> Option<(u64, Fields<'_>)> {
     if page.len() != PAGE {
         return None;

@@ -11,7 +11,7 @@ use twox_hash::XxHash3_64;
 
 use super::ring_head::Mark;
 use super::stripes::{DATA_MAX, PARITY_MAX, SHARD_BYTES_MAX, Stripes};
-use super::{PAGE, PAGE_BYTES, encode_head, head_fields, newer_fields};
+use super::{PAGE, PAGE_BYTES, encode_head, head_of_any_version};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenstrp");
 
@@ -98,15 +98,14 @@ impl StripeRecord {
 
     /// Whether a page begins a record of this volume that a newer version wrote.
     pub fn is_newer(page: &[u8], volume: u64) -> bool {
-        let told = newer_fields(MAGIC, VERSION, page);
-        told.and_then(|mut fields| fields.u64()).is_some_and(|of| of == volume)
+        let told = head_of_any_version(MAGIC, page).filter(|&(version, _)| version > VERSION);
+        told.and_then(|(_, mut fields)| fields.u64()).is_some_and(|of| of == volume)
     }
 
     /// What a page says that begins a record of stripes of this shape; `None` where it begins none.
     pub fn decode(page: &[u8], stripes: &Stripes) -> Option<Self> {
-        let versions = [VERSION, VERSION_WITH_ONE_RANGE, VERSION_WITHOUT_OFFSET];
-        let told = |version| head_fields(MAGIC, version, page).map(|fields| (version, fields));
-        let (version, mut fields) = versions.into_iter().find_map(told)?;
+        let is_known = |(version, _): &(u64, _)| (VERSION_WITHOUT_OFFSET..=VERSION).contains(version);
+        let (version, mut fields) = head_of_any_version(MAGIC, page).filter(is_known)?;
         let (volume, sequence, floor) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let settled = Mark { epoch: fields.u64()?, through: fields.u64()? };
         let region_bytes = fields.u64()?;
