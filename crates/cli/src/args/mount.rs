@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Args as ClapArgs;
-use evenkeel_host::front::fuse::MountFlag;
+use clap::{Args as ClapArgs, ValueEnum};
+use evenkeel_host::front::fuse::{MountFlag, Transport};
 
 use super::http::HttpArgs;
 use super::mirror::MirrorArgs;
@@ -29,8 +29,8 @@ pub(crate) struct MountArgs {
     pub(crate) mount_point: PathBuf,
 
     /// Options as mount(8) has them: ro, rw, allow_other, nonempty, dev, nodev, suid, nosuid, exec, noexec, noatime (times of
-    /// reading are never written), and for fstab cache=SIZE, write_back=SIZE, commit=TIME, metrics=HOST:PORT and
-    /// http=HOST:PORT, which are --cache, --write-back, --commit-every, --metrics and --http. What fstab says to others (defaults, nofail, _netdev,
+    /// reading are never written), and for fstab cache=SIZE, write_back=SIZE, commit=TIME, transport=WAY,
+    /// metrics=HOST:PORT and http=HOST:PORT, which are --cache, --write-back, --commit-every, --transport, --metrics and --http. What fstab says to others (defaults, nofail, _netdev,
     /// x-systemd.*) does nothing
     #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<MountOptionArg>,
@@ -52,6 +52,11 @@ pub(crate) struct MountArgs {
     /// --commit-every, it is written out in the background [default: a tenth of the memory that is free, 64m to 1g]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub(crate) write_back: Option<u64>,
+
+    /// How the kernel hands requests over. io-uring needs Linux 6.14 and the parameter enable_uring of the kernel's module
+    /// fuse (as root: echo Y > /sys/module/fuse/parameters/enable_uring)
+    #[arg(long, value_name = "WAY", value_enum, default_value = "device")]
+    pub(crate) transport: TransportArg,
 
     /// Metrics for Prometheus at http://HOST:PORT/metrics
     #[arg(long, value_name = "HOST:PORT", value_parser = super::places::parse_host_port)]
@@ -84,6 +89,24 @@ Examples:
 Exit status: 0 everything is durable and home, 1 the volume failed or lost a file and says why, 2 wrong usage or what cannot be
 mounted, 130 ended at once: the next mount goes on where this one was.";
 
+/// How requests come from the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportArg {
+    /// By /dev/fuse
+    Device,
+    /// Over io_uring, without a system call for each: no faster on two processors
+    IoUring,
+}
+
+impl From<TransportArg> for Transport {
+    fn from(transport: TransportArg) -> Self {
+        match transport {
+            TransportArg::Device => Self::Device,
+            TransportArg::IoUring => Self::IoUring,
+        }
+    }
+}
+
 /// An option of a mount.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MountOptionArg {
@@ -103,6 +126,8 @@ pub(crate) enum MountOptionArg {
     WriteBack(u64),
     /// As `--commit-every`.
     CommitEvery(f64),
+    /// As `--transport`.
+    Transport(TransportArg),
     /// As `--metrics`.
     Metrics(String),
     /// As `--http`.
@@ -120,6 +145,7 @@ impl FromStr for MountOptionArg {
                 "cache" => return units::size(value).map(Self::Cache),
                 "write_back" => return units::size(value).map(Self::WriteBack),
                 "commit" => return commit_every(value).map(Self::CommitEvery),
+                "transport" => return TransportArg::from_str(value, false).map(Self::Transport),
                 "metrics" => return super::places::parse_host_port(value).map(Self::Metrics),
                 "http" => return super::places::parse_host_port(value).map(Self::Http),
                 _ => {}
@@ -213,6 +239,7 @@ mod tests {
         }
         assert_eq!("cache=1m".parse(), Ok(MountOptionArg::Cache(1 << 20)));
         assert_eq!("write_back=2m".parse(), Ok(MountOptionArg::WriteBack(2 << 20)));
+        assert_eq!("transport=io-uring".parse(), Ok(MountOptionArg::Transport(TransportArg::IoUring)));
         assert_eq!("commit=30".parse(), Ok(MountOptionArg::CommitEvery(30.0)));
         assert_eq!("commit=200ms".parse(), Ok(MountOptionArg::CommitEvery(0.2)));
         assert_eq!("http=localhost:80".parse(), Ok(MountOptionArg::Http("localhost:80".to_owned())));
@@ -221,6 +248,7 @@ mod tests {
             ("remount", "mount it again"),
             ("sync", "cheap"),
             ("data=journal", "no option"),
+            ("transport=mail", "mail"),
             ("cache", "no option"),
             ("cache=much", "much"),
             ("write_back=all", "all"),

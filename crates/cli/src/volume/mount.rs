@@ -5,8 +5,8 @@ use std::path::Path;
 
 use evenkeel_host::conditions::memory;
 use evenkeel_host::event_loop::Backend;
-use evenkeel_host::front::fuse::FuseSetup;
 use evenkeel_host::front::fuse::format::MountOptions;
+use evenkeel_host::front::fuse::{FuseSetup, Transport};
 use evenkeel_host::net::SocketAccess;
 use evenkeel_host::program::is_root;
 use evenkeel_host::service::{self, Event, Options, ScrubOptions};
@@ -83,7 +83,7 @@ pub(super) fn said_of_mount(at: &Path, metrics: Option<SocketAddr>, http: Option
 
 /// What is to be mounted, and how. Makes the volume first where that is asked for.
 pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure> {
-    let Settings { cache, write_back, commit_every_s, metrics, http } = Settings::of(args);
+    let Settings { cache, write_back, commit_every_s, transport, metrics, http } = Settings::of(args);
     check_values(&args.mirror, cache)?;
     if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&commit_every_s) {
         return Err(Failure::Unusable("--commit-every: choose from 100ms to 1h, such as 5s".to_owned()));
@@ -122,6 +122,7 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
         flags: flags.collect(),
         file_system,
         commit_every_ns: (commit_every_s * 1e9) as u64,
+        transport,
     };
     let options = Options {
         clients: Vec::new(),
@@ -149,6 +150,7 @@ struct Settings {
     cache: Option<u64>,
     write_back: Option<u64>,
     commit_every_s: f64,
+    transport: Transport,
     metrics: Option<String>,
     http: HttpArgs,
 }
@@ -160,6 +162,7 @@ impl Settings {
             cache: args.cache,
             write_back: args.write_back,
             commit_every_s: args.commit_every,
+            transport: args.transport.into(),
             metrics: args.metrics.clone(),
             http: args.http.clone(),
         };
@@ -168,6 +171,7 @@ impl Settings {
                 MountOptionArg::Cache(bytes) => settings.cache = Some(*bytes),
                 MountOptionArg::WriteBack(bytes) => settings.write_back = Some(*bytes),
                 MountOptionArg::CommitEvery(seconds) => settings.commit_every_s = *seconds,
+                MountOptionArg::Transport(it) => settings.transport = (*it).into(),
                 MountOptionArg::Metrics(place) => settings.metrics = Some(place.clone()),
                 MountOptionArg::Http(place) => settings.http.http = Some(place.clone()),
                 _ => {}

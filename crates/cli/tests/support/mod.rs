@@ -12,6 +12,7 @@ pub(crate) mod far;
 pub(crate) mod load;
 pub(crate) mod metrics;
 pub(crate) mod model;
+pub(crate) mod mounted;
 pub(crate) mod root;
 pub(crate) mod served;
 

@@ -156,6 +156,11 @@ impl Server {
         Self { folder, child, stdout, stderr, said: Vec::new() }
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until clients may connect.
     #[track_caller]
     pub(crate) fn ready(mut self) -> Self {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::aligned::AlignedBuffer;
 use crate::event_loop::pool::Piece;
+use crate::event_loop::slot::Slot;
 
 /// The memory of an operation while the kernel has it.
 #[derive(Debug)]
@@ -16,13 +17,15 @@ pub enum Held {
     Piece(Piece),
     /// Any bytes.
     Bytes(Vec<u8>),
+    /// A slot, which the kernel has as a whole.
+    Slot(Slot),
 }
 
 impl Held {
     /// Where the bytes of `range` lie. They stay there however often the value is moved.
     pub(super) fn memory(&mut self, range: Range<usize>) -> Memory {
         let bytes: &mut [u8] = match self {
-            Self::Nothing => &mut [],
+            Self::Nothing | Self::Slot(_) => &mut [],
             Self::Aligned(buffer) => buffer,
             Self::Piece(piece) => piece,
             Self::Bytes(bytes) => bytes,
@@ -84,4 +87,4 @@ macro_rules! hold {
     )*};
 }
 
-hold!(Aligned(AlignedBuffer), Piece(Piece), Bytes(Vec<u8>));
+hold!(Aligned(AlignedBuffer), Piece(Piece), Bytes(Vec<u8>), Slot(Slot));

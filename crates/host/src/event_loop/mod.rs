@@ -10,7 +10,7 @@
 //!     uring   one io_uring_enter a turn; spin: a look before it sleeps
 //!     threads workers and epoll, where io_uring is forbidden
 //!   ops       what tasks can ask for
-//!   buffer, pool   memory that is the kernel's meanwhile
+//!   buffer, pool, slot   memory that is the kernel's meanwhile
 //!   signals   SIGTERM and its like, as something to wait for
 //! ```
 //!
@@ -19,7 +19,7 @@
 //! 3. Tasks that keep each other ready do not starve I/O: the kernel is entered after [`POLLS_MAX`] polls, or
 //!    [`POLLS_MAX_TIME`].
 //! 4. When the loop is dropped, its tasks are dropped and operations under way are waited for; those that might
-//!    wait for ever are cancelled. What is asked of a [`Loop`] after that fails with `ECANCELED`.
+//!    wait for ever are cancelled, or end with the ring. What is asked of a [`Loop`] after that fails with `ECANCELED`.
 
 mod buffer;
 mod environment;
@@ -30,6 +30,7 @@ mod reactor;
 mod remote;
 mod request;
 mod signals;
+mod slot;
 mod spin;
 mod tasks;
 mod threads;
@@ -55,6 +56,7 @@ pub use reactor::SharedFd;
 pub use remote::{Gone, Remote};
 pub use request::Sync;
 pub use signals::Signals;
+pub(crate) use slot::Slot;
 
 use buffer::Held;
 use foreign::{Foreign, Inbox};
@@ -248,7 +250,7 @@ impl Drop for EventLoop {
         drop(self.core.timers.take());
         let reactor = &self.core.reactor;
         reactor.close();
-        while reactor.under_way() > 0 {
+        while reactor.under_way() > reactor.until_closed() {
             if self.core.wait(Wait::ForEver).is_err() {
                 reactor.leak();
                 return;
@@ -256,6 +258,9 @@ impl Drop for EventLoop {
             let mut inbox = self.core.inbox.take();
             self.core.foreign.take(&mut inbox);
             inbox.completions.drain(..).for_each(|completion| reactor.complete(completion));
+        }
+        if reactor.under_way() > 0 {
+            reactor.close_ring();
         }
     }
 }
@@ -299,6 +304,11 @@ impl Loop {
     /// How the kernel is asked: never [`Backend::Auto`].
     pub fn backend(&self) -> Backend {
         self.core.backend
+    }
+
+    /// Whether the kernel can be handed slots: [`Self::begin_register`].
+    pub(crate) fn takes_slots(&self) -> bool {
+        self.core.reactor.takes_slots()
     }
 
     /// A handle for other threads.

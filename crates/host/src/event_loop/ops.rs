@@ -17,7 +17,8 @@ use std::thread;
 use super::Loop;
 use super::buffer::{Held, IoBuffer};
 use super::reactor::{SharedFd, Ticket};
-use super::request::{Request, Sync};
+use super::request::{Request, SlotCommand, Sync};
+use super::slot::Slot;
 use super::workers::Job;
 
 /// What a closure on another thread left, and who waits for it.
@@ -154,6 +155,21 @@ impl Loop {
         let events = u32::from(events.bits());
         let found = self.ask(Request::Poll { fd: file.as_raw_fd(), events }, file).await?;
         Ok(PollFlags::from_bits_retain(found as u16))
+    }
+
+    /// Hands a slot over to a connection of FUSE for the first time; it comes back with a request.
+    pub(crate) fn begin_register(&self, device: &SharedFd, queue: u16, slot: Slot) -> Transfer {
+        self.begin_slot(device, queue, SlotCommand::Register { places: slot.places() }, slot)
+    }
+
+    /// Hands the answer over that is in a slot; it comes back with the next request.
+    pub(crate) fn begin_commit(&self, device: &SharedFd, queue: u16, slot: Slot) -> Transfer {
+        self.begin_slot(device, queue, SlotCommand::CommitAndFetch { number: slot.number() }, slot)
+    }
+
+    fn begin_slot(&self, device: &SharedFd, queue: u16, command: SlotCommand, slot: Slot) -> Transfer {
+        let request = Request::Slot { fd: device.as_raw_fd(), command, queue };
+        Transfer(self.begin(request, Held::Slot(slot), device))
     }
 
     async fn ask(&self, request: Request, file: &SharedFd) -> io::Result<usize> {

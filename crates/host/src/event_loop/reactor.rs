@@ -32,6 +32,8 @@ pub type SharedFd = Rc<OwnedFd>;
 pub(super) enum Driver {
     Uring(Box<Uring>),
     Threads(Threads),
+    /// None any more.
+    Closed,
 }
 
 enum Stage {
@@ -53,6 +55,7 @@ struct Operation {
     linked_len: Option<u32>,
     accepts: bool,
     may_wait_for_ever: bool,
+    stays_until_closed: bool,
 }
 
 struct State {
@@ -61,6 +64,8 @@ struct State {
     under_way: usize,
     /// Those of them that are for drives, not for peers.
     drives_under_way: usize,
+    /// Those that end with what they are for, or with the ring.
+    until_closed: usize,
     closed: bool,
     /// Kept between turns, so that a turn allocates nothing.
     completions: Vec<Completion>,
@@ -73,8 +78,15 @@ pub(super) struct Reactor {
 impl Reactor {
     pub(super) fn new(driver: Driver) -> Self {
         let (operations, completions) = (Slab::with_capacity(256), Vec::with_capacity(256));
-        let state =
-            State { driver, operations, under_way: 0, drives_under_way: 0, closed: false, completions };
+        let state = State {
+            driver,
+            operations,
+            under_way: 0,
+            drives_under_way: 0,
+            until_closed: 0,
+            closed: false,
+            completions,
+        };
         Self { state: RefCell::new(state) }
     }
 
@@ -96,6 +108,7 @@ impl Reactor {
             },
             accepts: matches!(request, Request::Accept { .. }),
             may_wait_for_ever: request.may_wait_for_ever(),
+            stays_until_closed: request.stays_until_closed(),
         });
         let operation = &mut state.operations[key];
         let pushed = if state.closed {
@@ -109,12 +122,14 @@ impl Reactor {
                 }
                 // SAFETY: as above.
                 Driver::Threads(threads) => unsafe { threads.push(key, request, &operation.file) },
+                Driver::Closed => Err(io::Error::from_raw_os_error(libc::ECANCELED)),
             }
         };
         match pushed {
             Ok(()) => {
                 state.under_way += 1;
                 state.drives_under_way += usize::from(!operation.may_wait_for_ever);
+                state.until_closed += usize::from(operation.stays_until_closed);
             }
             Err(error) => {
                 operation.stage = Stage::Done;
@@ -133,6 +148,7 @@ impl Reactor {
         let turned = match &mut state.driver {
             Driver::Uring(uring) => uring.turn(wait, looks, &mut completions),
             Driver::Threads(threads) => threads.turn(wait, &mut completions),
+            Driver::Closed => Ok(()),
         };
         drop(state);
         for completion in completions.drain(..) {
@@ -160,8 +176,10 @@ impl Reactor {
         }
         let stage = mem::replace(&mut operation.stage, Stage::Done);
         let of_drive = usize::from(!operation.may_wait_for_ever);
+        let stays = usize::from(operation.stays_until_closed);
         state.under_way -= 1;
         state.drives_under_way -= of_drive;
+        state.until_closed -= stays;
         match stage {
             Stage::UnderWay(waker) => {
                 drop(state);
@@ -187,7 +205,7 @@ impl Reactor {
         match &mut self.state.borrow_mut().driver {
             // SAFETY: by this function's own condition.
             Driver::Uring(uring) => unsafe { uring.register(start, len) },
-            Driver::Threads(_) => None,
+            Driver::Threads(_) | Driver::Closed => None,
         }
     }
 
@@ -202,13 +220,34 @@ impl Reactor {
         self.state.borrow().under_way
     }
 
+    /// Those of them that are waited for in vain: they end with what they are for, or with the ring.
+    pub(super) fn until_closed(&self) -> usize {
+        self.state.borrow().until_closed
+    }
+
+    pub(super) fn takes_slots(&self) -> bool {
+        matches!(&self.state.borrow().driver, Driver::Uring(uring) if uring.takes_slots())
+    }
+
+    /// Closes the ring, and drops what those hold that have no completion: the kernel writes to none of it from then on.
+    pub(super) fn close_ring(&self) {
+        let mut state = self.state.borrow_mut();
+        let driver = mem::replace(&mut state.driver, Driver::Closed);
+        let operations = mem::take(&mut state.operations);
+        (state.under_way, state.drives_under_way, state.until_closed) = (0, 0, 0);
+        drop(state);
+        drop(driver);
+        drop(operations);
+    }
+
     /// From here on nothing is begun, and what might wait for ever is cancelled.
     pub(super) fn close(&self) {
         let mut state = self.state.borrow_mut();
         state.closed = true;
         let State { operations, driver, .. } = &mut *state;
         for (key, operation) in operations.iter() {
-            if operation.may_wait_for_ever && !matches!(operation.stage, Stage::Done) {
+            let can_be_cancelled = operation.may_wait_for_ever && !operation.stays_until_closed;
+            if can_be_cancelled && !matches!(operation.stage, Stage::Done) {
                 cancel(driver, key);
             }
         }
@@ -230,7 +269,7 @@ impl Reactor {
             return;
         }
         let waker = mem::replace(&mut operation.stage, Stage::Abandoned);
-        if operation.may_wait_for_ever {
+        if operation.may_wait_for_ever && !operation.stays_until_closed {
             cancel(driver, key);
         }
         drop(state);
@@ -243,6 +282,7 @@ fn cancel(driver: &mut Driver, key: usize) {
         // Where not even that can be asked for, the operation stays until it ends by itself.
         Driver::Uring(uring) => drop(uring.cancel(key)),
         Driver::Threads(threads) => threads.cancel(key),
+        Driver::Closed => {}
     }
 }
 

@@ -19,14 +19,57 @@ pub enum Sync {
 /// An operation. Memory and descriptor stay valid until its completion is reaped: see the reactor.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Request {
-    Read { fd: RawFd, memory: Memory, offset: u64 },
-    Write { fd: RawFd, memory: Memory, offset: u64, sync: Sync },
-    Fdatasync { fd: RawFd },
-    Allocate { fd: RawFd, mode: i32, offset: u64, len: u64 },
-    Receive { fd: RawFd, memory: Memory },
-    Send { fd: RawFd, memory: Memory },
-    Accept { fd: RawFd },
-    Poll { fd: RawFd, events: u32 },
+    Read {
+        fd: RawFd,
+        memory: Memory,
+        offset: u64,
+    },
+    Write {
+        fd: RawFd,
+        memory: Memory,
+        offset: u64,
+        sync: Sync,
+    },
+    Fdatasync {
+        fd: RawFd,
+    },
+    Allocate {
+        fd: RawFd,
+        mode: i32,
+        offset: u64,
+        len: u64,
+    },
+    Receive {
+        fd: RawFd,
+        memory: Memory,
+    },
+    Send {
+        fd: RawFd,
+        memory: Memory,
+    },
+    Accept {
+        fd: RawFd,
+    },
+    Poll {
+        fd: RawFd,
+        events: u32,
+    },
+    /// Hands a slot over to a connection of FUSE: an answer that is in it, and the memory for the next request. Only a ring
+    /// takes it.
+    Slot {
+        fd: RawFd,
+        command: SlotCommand,
+        queue: u16,
+    },
+}
+
+/// What a slot is handed over for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SlotCommand {
+    /// The first request. Where its parts are said to be lies here.
+    Register { places: u64 },
+    /// The answer to the request of this number, then the next request.
+    CommitAndFetch { number: u64 },
 }
 
 // SAFETY: the pointer is used by one thread at a time: the worker that has the request, then, after its
@@ -37,7 +80,16 @@ unsafe impl Send for Request {}
 impl Request {
     /// Whether it ends only when somebody else does something.
     pub(super) fn may_wait_for_ever(&self) -> bool {
-        matches!(self, Self::Receive { .. } | Self::Send { .. } | Self::Accept { .. } | Self::Poll { .. })
+        let on_sockets = matches!(
+            self,
+            Self::Receive { .. } | Self::Send { .. } | Self::Accept { .. } | Self::Poll { .. }
+        );
+        on_sockets || self.stays_until_closed()
+    }
+
+    /// Whether the kernel does not let it be cancelled: it ends with the connection, or with the ring.
+    pub(super) fn stays_until_closed(&self) -> bool {
+        matches!(self, Self::Slot { .. })
     }
 
     /// Completions that the ring gives for it.

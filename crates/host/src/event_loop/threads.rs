@@ -254,6 +254,7 @@ pub(super) fn perform(request: &Request) -> i32 {
                 // SAFETY: as above; no address is asked for.
                 unsafe { libc::accept4(fd, nobody, std::ptr::null_mut(), libc::SOCK_CLOEXEC) as isize }
             }
+            Request::Slot { .. } => return -libc::EOPNOTSUPP,
             Request::Poll { fd, events } => {
                 let mut poll = libc::pollfd { fd, events: events as i16, revents: 0 };
                 // SAFETY: one valid entry.

@@ -12,11 +12,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use io_uring::{Builder, IoUring, cqueue, opcode, squeue, types};
+use io_uring::{Builder, IoUring, Parameters, Submitter, cqueue, opcode, squeue, types};
 
 use super::buffer::Memory;
 use super::foreign::Foreign;
-use super::request::{Completion, Request, Sync, Wait};
+use super::request::{Completion, Request, SlotCommand, Sync, Wait};
+use super::slot::PARTS;
 use super::spin::Spin;
 
 /// Submissions that fit between two calls of the kernel; more only cost another call.
@@ -40,8 +41,29 @@ const IS_SYNC: u64 = 1 << 62;
 /// Waits that are shorter are not worth a look first.
 const SPIN_WORTH_NS: u64 = 1_000;
 
+/// What hands over a slot for the first time, and with an answer: `enum fuse_uring_cmd`.
+const REGISTER: u32 = 1;
+const COMMIT_AND_FETCH: u32 = 2;
+
+/// Where `len` lies in an `io_uring_sqe`.
+const ENTRY_LEN: usize = 24;
+
+/// A ring, with submissions of 64 bytes or of 128: commands of FUSE take the longer ones.
+enum Ring {
+    Narrow(IoUring),
+    Wide(IoUring<squeue::Entry128>),
+}
+
+/// What is handed over as one.
+enum Submission {
+    One(squeue::Entry),
+    /// The second follows the first.
+    Linked(squeue::Entry, squeue::Entry),
+    Long(squeue::Entry128),
+}
+
 pub(super) struct Uring {
-    ring: IoUring,
+    ring: Ring,
     foreign: Arc<Foreign>,
     event_is_awaited: bool,
     /// Whether the kernel (from 5.13 on) tells of each event without being asked again: then nobody reads the
@@ -49,8 +71,8 @@ pub(super) struct Uring {
     event_is_told_again: bool,
     /// Free places among the registered buffers.
     free_places: Vec<u16>,
-    /// What the kernel did not take yet, because it wants completions reaped first. A linked pair is one.
-    backlog: VecDeque<(squeue::Entry, Option<squeue::Entry>)>,
+    /// What the kernel did not take yet, because it wants completions reaped first.
+    backlog: VecDeque<Submission>,
     spin: Spin,
 }
 
@@ -114,45 +136,43 @@ impl Uring {
     /// Its memory and its descriptor stay valid until the completion of `key` was given out.
     pub(super) unsafe fn push(&mut self, key: usize, request: Request) -> io::Result<()> {
         let key = key as u64;
+        if let Request::Slot { fd, command, queue } = request {
+            return self.submit(Submission::Long(slot_entry(fd, command, queue).user_data(key)));
+        }
         let entry = entry(request).user_data(key);
         if let Request::Write { fd, sync: Sync::Linked, .. } = request {
             let fsync = opcode::Fsync::new(types::Fd(fd)).flags(types::FsyncFlags::DATASYNC).build();
-            return self.push_pair(entry.flags(squeue::Flags::IO_LINK), Some(fsync.user_data(key | IS_SYNC)));
+            let (first, second) = (entry.flags(squeue::Flags::IO_LINK), fsync.user_data(key | IS_SYNC));
+            return self.submit(Submission::Linked(first, second));
         }
-        self.push_pair(entry, None)
+        self.submit(Submission::One(entry))
+    }
+
+    /// Whether a slot can be handed over.
+    pub(super) fn takes_slots(&self) -> bool {
+        matches!(self.ring, Ring::Wide(_))
     }
 
     /// Asks the kernel to give the operation up.
     pub(super) fn cancel(&mut self, key: usize) -> io::Result<()> {
-        self.push_pair(opcode::AsyncCancel::new(key as u64).build().user_data(NOBODY), None)
+        self.submit(Submission::One(opcode::AsyncCancel::new(key as u64).build().user_data(NOBODY)))
     }
 
-    fn push_pair(&mut self, first: squeue::Entry, second: Option<squeue::Entry>) -> io::Result<()> {
+    fn submit(&mut self, submission: Submission) -> io::Result<()> {
         if self.backlog.is_empty() {
-            if self.fits(&first, second.as_ref()) {
+            // SAFETY: for entries with memory, by the condition of `push`.
+            if unsafe { self.ring.take(&submission) } {
                 return Ok(());
             }
-            match self.ring.submit() {
+            match self.ring.submitter().submit() {
                 Err(error) if !is_transient(&error) => return Err(error),
-                _ if self.fits(&first, second.as_ref()) => return Ok(()),
+                // SAFETY: as above.
+                _ if unsafe { self.ring.take(&submission) } => return Ok(()),
                 _ => {}
             }
         }
-        self.backlog.push_back((first, second));
+        self.backlog.push_back(submission);
         Ok(())
-    }
-
-    /// Whether there was room for both.
-    fn fits(&mut self, first: &squeue::Entry, second: Option<&squeue::Entry>) -> bool {
-        let mut queue = self.ring.submission();
-        // SAFETY: for entries with memory, by the condition of `push`.
-        let pushed = unsafe {
-            match second {
-                None => queue.push(first),
-                Some(second) => queue.push_multiple(&[first.clone(), second.clone()]),
-            }
-        };
-        pushed.is_ok()
     }
 
     /// Hands over what was asked, waits, and appends the completions to `into`. `looks` where one may come soon.
@@ -160,12 +180,13 @@ impl Uring {
         if !self.event_is_awaited {
             let poll = opcode::PollAdd::new(types::Fd(self.foreign.event.as_raw_fd()), libc::POLLIN as u32);
             let poll = poll.multi(self.event_is_told_again).build();
-            self.push_pair(poll.user_data(EVENT), None)?;
+            self.submit(Submission::One(poll.user_data(EVENT)))?;
             self.event_is_awaited = true;
         }
-        while let Some((first, second)) = self.backlog.pop_front() {
-            if !self.fits(&first, second.as_ref()) {
-                self.backlog.push_front((first, second));
+        while let Some(submission) = self.backlog.pop_front() {
+            // SAFETY: for entries with memory, by the condition of `push`.
+            if !unsafe { self.ring.take(&submission) } {
+                self.backlog.push_front(submission);
                 break;
             }
         }
@@ -174,14 +195,14 @@ impl Uring {
         if looks && (wait == Wait::ForEver || matches!(wait, Wait::ForNs(ns) if ns > SPIN_WORTH_NS)) {
             self.hand_over()?;
             let ring = &mut self.ring;
-            if self.spin.look(|| ring.submission().taskrun() || !ring.completion().is_empty()) {
+            if self.spin.look(|| ring.queue().has_task_work || !ring.completion().is_empty()) {
                 wait = Wait::No;
             }
         }
         let entered = match wait {
             Wait::No if self.has_nothing_for_the_kernel() => Ok(0),
-            Wait::No => self.ring.submit(),
-            Wait::ForEver => self.ring.submit_and_wait(1),
+            Wait::No => self.ring.submitter().submit(),
+            Wait::ForEver => self.ring.submitter().submit_and_wait(1),
             Wait::ForNs(ns) => {
                 let time = types::Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
                 self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
@@ -210,10 +231,10 @@ impl Uring {
 
     /// Hands over what was asked, without waiting.
     fn hand_over(&mut self) -> io::Result<()> {
-        if self.ring.submission().is_empty() {
+        if self.ring.queue().is_empty {
             return Ok(());
         }
-        match self.ring.submit() {
+        match self.ring.submitter().submit() {
             Err(error) if !is_transient(&error) => Err(error),
             _ => Ok(()),
         }
@@ -222,8 +243,81 @@ impl Uring {
     /// Whether entering the kernel without waiting would change nothing: nothing to hand over, nor completions that
     /// it makes only then.
     fn has_nothing_for_the_kernel(&mut self) -> bool {
-        let queue = self.ring.submission();
-        queue.is_empty() && !queue.taskrun() && !queue.cq_overflow()
+        let queue = self.ring.queue();
+        queue.is_empty && !queue.has_task_work && !queue.has_overflown
+    }
+}
+
+/// What the kernel says of its end of the submission queue.
+struct Queue {
+    is_empty: bool,
+    /// Completions are made once it is entered.
+    has_task_work: bool,
+    /// Completions wait for room.
+    has_overflown: bool,
+}
+
+impl Queue {
+    fn of<E: squeue::EntryMarker>(queue: &squeue::SubmissionQueue<'_, E>) -> Self {
+        Self {
+            is_empty: queue.is_empty(),
+            has_task_work: queue.taskrun(),
+            has_overflown: queue.cq_overflow(),
+        }
+    }
+}
+
+impl Ring {
+    fn submitter(&self) -> Submitter<'_> {
+        match self {
+            Self::Narrow(ring) => ring.submitter(),
+            Self::Wide(ring) => ring.submitter(),
+        }
+    }
+
+    fn completion(&mut self) -> cqueue::CompletionQueue<'_> {
+        match self {
+            Self::Narrow(ring) => ring.completion(),
+            Self::Wide(ring) => ring.completion(),
+        }
+    }
+
+    fn queue(&mut self) -> Queue {
+        match self {
+            Self::Narrow(ring) => Queue::of(&ring.submission()),
+            Self::Wide(ring) => Queue::of(&ring.submission()),
+        }
+    }
+
+    fn params(&self) -> &Parameters {
+        match self {
+            Self::Narrow(ring) => ring.params(),
+            Self::Wide(ring) => ring.params(),
+        }
+    }
+
+    /// Whether there was room for all of it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Uring::push`].
+    unsafe fn take(&mut self, submission: &Submission) -> bool {
+        // SAFETY: by this function's own condition.
+        let pushed = unsafe {
+            match (self, submission) {
+                (Self::Narrow(ring), Submission::One(entry)) => ring.submission().push(entry),
+                (Self::Narrow(ring), Submission::Linked(first, second)) => {
+                    ring.submission().push_multiple(&[first.clone(), second.clone()])
+                }
+                (Self::Wide(ring), Submission::One(entry)) => ring.submission().push(&entry.clone().into()),
+                (Self::Wide(ring), Submission::Linked(first, second)) => {
+                    ring.submission().push_multiple(&[first.clone().into(), second.clone().into()])
+                }
+                (Self::Wide(ring), Submission::Long(entry)) => ring.submission().push(entry),
+                (Self::Narrow(_), Submission::Long(_)) => unreachable!("whoever has a slot asked before"),
+            }
+        };
+        pushed.is_ok()
     }
 }
 
@@ -239,26 +333,47 @@ fn completed(key: u64, completion: &cqueue::Entry) -> Completion {
 }
 
 /// A ring as cheap as the kernel can make it: of this thread only, with completions handled when it enters.
-fn setup() -> io::Result<IoUring> {
-    let cheapest = |builder: &mut Builder| {
-        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+fn setup() -> io::Result<Ring> {
+    // Whoever has those has long submissions, too.
+    let mut cheapest = IoUring::<squeue::Entry128>::builder();
+    cheapest.dontfork().setup_cqsize(COMPLETIONS).setup_clamp();
+    cheapest.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+    let mut refused = match cheapest.build(SUBMISSIONS) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => error,
+        other => return other.map(Ring::Wide),
     };
     let cheaper = |builder: &mut Builder| {
         builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
     };
     let plain = |_: &mut Builder| {};
-    let kinds: [&dyn Fn(&mut Builder); 3] = [&cheapest, &cheaper, &plain];
-    let mut refused = io::Error::from_raw_os_error(libc::EINVAL);
+    let kinds: [&dyn Fn(&mut Builder); 2] = [&cheaper, &plain];
     for kind in kinds {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_cqsize(COMPLETIONS).setup_clamp();
         kind(&mut builder);
         match builder.build(SUBMISSIONS) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refused = error,
-            other => return other,
+            other => return other.map(Ring::Narrow),
         }
     }
     Err(refused)
+}
+
+/// A command for a connection of FUSE, with its `struct fuse_uring_cmd_req`: flags, the number of the answer, the queue.
+fn slot_entry(fd: RawFd, command: SlotCommand, queue: u16) -> squeue::Entry128 {
+    let (kind, places, number) = match command {
+        SlotCommand::Register { places } => (REGISTER, Some(places), 0),
+        SlotCommand::CommitAndFetch { number } => (COMMIT_AND_FETCH, None, number),
+    };
+    let mut told = [0; 80];
+    told[8..16].copy_from_slice(&number.to_ne_bytes());
+    told[16..18].copy_from_slice(&queue.to_ne_bytes());
+    let mut entry = opcode::UringCmd80::new(types::Fd(fd), kind).cmd(told).addr(places).build();
+    if places.is_some() {
+        // SAFETY: an entry is an `io_uring_sqe` of 128 bytes, of which these four are a number, which the crate leaves at 0.
+        unsafe { (&raw mut entry).byte_add(ENTRY_LEN).cast::<u32>().write(PARTS) };
+    }
+    entry
 }
 
 fn entry(request: Request) -> squeue::Entry {
@@ -293,5 +408,6 @@ fn entry(request: Request) -> squeue::Entry {
             opcode::Accept::new(file(fd), null_mut(), null_mut()).flags(libc::SOCK_CLOEXEC).build()
         }
         Request::Poll { fd, events } => opcode::PollAdd::new(file(fd), events).build(),
+        Request::Slot { .. } => unreachable!("it has a longer entry"),
     }
 }

@@ -2,8 +2,9 @@
 //! file.
 //!
 //! ```text
-//! a program ── system call ── kernel ── /dev/fuse
+//! a program ── system call ── kernel ── /dev/fuse, or io_uring
 //!   device       reads requests and hands answers over, on the event loop's thread; abi: their layouts
+//!   slots        memory that the kernel puts requests into, and takes answers from; answering: either way
 //!   session      makes a task of each; under_way, forgotten: how many there are, bounded
 //!   mounted      commits now and then, unmounts
 //!   requests     what each does with the file system; attributes: its words in the kernel's; waiters: who waited for it
@@ -22,6 +23,7 @@
 //!    next start replaces it. What lies under both is not seen meanwhile, where the kernel and the user's rights allow that.
 
 mod abi;
+mod answering;
 mod attributes;
 mod device;
 mod forgotten;
@@ -33,11 +35,14 @@ mod mounted;
 mod replacement;
 mod requests;
 mod session;
+mod slots;
 mod under_way;
 mod waiters;
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_ext2::{FileSystem, MountOptions, Store};
 use fuser::{Config, MountOption, SessionACL};
@@ -73,6 +78,17 @@ pub struct FuseSetup {
     pub file_system: MountOptions,
     /// After which time what nobody made durable is made durable.
     pub commit_every_ns: u64,
+    /// How the kernel hands requests over.
+    pub transport: Transport,
+}
+
+/// How the kernel hands requests over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// By `/dev/fuse`: a system call takes one.
+    Device,
+    /// Over io_uring, into memory that waits for them. Refused where that cannot be had.
+    IoUring,
 }
 
 /// What the kernel lets programs do with files there.
@@ -120,9 +136,13 @@ impl<S: Store> FrontSetup<S> for FuseSetup {
             .await
             .map_err(|error| VolumeError::Refused(error.to_string()))?;
         let files = Rc::new(Files::new(file_system, event_loop));
-        let (mount, unmounts) = self.mount(&place, is_read_only)?;
+        let queues = slots::queues(event_loop, self.transport)?;
+        let has_slots = Arc::<AtomicBool>::default();
+        let handshake = Handshake { wants_slots: queues.is_some(), has_slots: Arc::clone(&has_slots) };
+        let (mount, unmounts) = self.mount(&place, is_read_only, handshake)?;
         let mounted = Mounted::new(event_loop, place.at, files);
-        mounted.run(mount, unmounts, self.allowed())?;
+        let queues = queues.filter(|_| has_slots.load(Ordering::Relaxed));
+        mounted.run(mount, unmounts, self.allowed(), queues)?;
         if !is_read_only {
             mounted.commit_now_and_then(self.commit_every_ns);
         }
@@ -136,6 +156,7 @@ impl FuseSetup {
         &self,
         place: &MountPoint,
         is_read_only: bool,
+        handshake: Handshake,
     ) -> Result<(fuser::Session<Handshake>, Unmounts), VolumeError> {
         let config = self.config(is_read_only);
         let cannot = |error| PathError::new(&self.mount_point, "cannot be mounted on", error);
@@ -145,7 +166,7 @@ impl FuseSetup {
                 Ok(device)
             });
             if let Ok(device) = replaced {
-                let mount = fuser::Session::from_fd(Handshake, device, config.acl, config).map_err(cannot)?;
+                let mount = fuser::Session::from_fd(handshake, device, config.acl, config).map_err(cannot)?;
                 return Ok((mount, Unmounts::ByPath));
             }
             let why = "cannot be unmounted, though its server is gone";
@@ -153,7 +174,7 @@ impl FuseSetup {
             // What programs made there by now is hidden, as all that was there before.
             mount_point::look(&place.at, &self.source, true)?;
         }
-        let mount = fuser::Session::new(Handshake, &place.at, &config).map_err(cannot)?;
+        let mount = fuser::Session::new(handshake, &place.at, &config).map_err(cannot)?;
         Ok((mount, Unmounts::ByFuser))
     }
 

@@ -23,6 +23,7 @@ use super::forgotten::Forgotten;
 use super::mount_point::detach;
 use super::requests::Files;
 use super::session::{Handshake, Session};
+use super::slots;
 use super::under_way::{UNDER_WAY_MAX_BYTES, UnderWay};
 use crate::event_loop::{Loop, race};
 use crate::front::Front;
@@ -130,6 +131,7 @@ impl<S: Store> Mounted<S> {
         mut mount: fuser::Session<Handshake>,
         unmounts: Unmounts,
         allowed: SessionACL,
+        slot_queues: Option<usize>,
     ) -> Result<(), VolumeError> {
         let inner = &self.0;
         let cannot = |error| PathError::new(&inner.at, "cannot be served", error);
@@ -139,7 +141,7 @@ impl<S: Store> Mounted<S> {
             Unmounts::ByFuser => Unmounter::Fuser(mount.unmount_callable()),
             Unmounts::ByPath => Unmounter::Path,
         }));
-        let session = Session {
+        let session = Rc::new(Session {
             env: inner.env.clone(),
             device: Device::new(&inner.env, device).map_err(|error| cannot(error.into()))?,
             files: Rc::clone(&inner.files),
@@ -147,7 +149,10 @@ impl<S: Store> Mounted<S> {
             forgotten: Rc::clone(&inner.forgotten),
             allowed,
             buffers: Rc::default(),
-        };
+        });
+        if let Some(queues) = slot_queues {
+            slots::serve(&session, queues).map_err(cannot)?;
+        }
         let (env, ends) = (inner.env.clone(), EndsWithThread(Arc::clone(&inner.session)));
         inner.env.spawn(async move {
             session.run().await;

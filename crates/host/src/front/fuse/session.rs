@@ -10,27 +10,33 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_engine::env::Env;
 use evenkeel_ext2::{Caller, Errno, Payload, SetAttributes, Store};
 use fuser::{Filesystem, InitFlags, KernelConfig, Request, SessionACL};
 use rustix::process::getuid;
 
+use super::abi::Malformed;
 use super::abi::reply::{self, Answer, Listing};
-use super::abi::request::{Head, Operation, WRITE_HEAD_BYTES};
+use super::abi::request::{HEAD_BYTES, Head, Operation, WRITE_HEAD_BYTES};
+use super::answering::Reply;
 use super::attributes::{chosen_time, entry_of, inode_of, told};
-use super::device::{Device, Reply};
+use super::device::Device;
 use super::forgotten::Forgotten;
 use super::requests::{ATTRIBUTES_KEPT, Files};
+use super::slots::Place;
 use super::under_way::UnderWay;
 use crate::event_loop::Loop;
+use crate::event_loop::Slot;
 use crate::wait::yield_now;
 
 /// Longest write of one request, and read. The kernel divides longer ones: what is asked beside it waits for no longer one.
 const WRITE_MAX_BYTES: usize = 128 << 10;
 
 /// Bytes of the longest request.
-const REQUEST_MAX_BYTES: usize = WRITE_HEAD_BYTES + WRITE_MAX_BYTES;
+pub(super) const REQUEST_MAX_BYTES: usize = WRITE_HEAD_BYTES + WRITE_MAX_BYTES;
 
 /// Buffers of reads that are kept.
 const BUFFERS_MAX: usize = 16;
@@ -53,8 +59,13 @@ const WANTED: [InitFlags; 7] = [
 ];
 
 /// What is agreed on with the kernel.
-#[derive(Debug)]
-pub(super) struct Handshake;
+#[derive(Debug, Default)]
+pub(super) struct Handshake {
+    /// Whether requests may come over io_uring.
+    pub(super) wants_slots: bool,
+    /// Whether they do.
+    pub(super) has_slots: Arc<AtomicBool>,
+}
 
 impl Filesystem for Handshake {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -63,6 +74,11 @@ impl Filesystem for Handshake {
             let _it_can = config.add_capabilities(wanted);
         }
         let _it_is_allowed = config.set_max_write(WRITE_MAX_BYTES as u32);
+        // What is read ahead is no longer: else it would not fit into a slot.
+        let _it_is_less_by_itself = config.set_max_readahead(WRITE_MAX_BYTES as u32);
+        if self.wants_slots && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok() {
+            self.has_slots.store(true, Ordering::Relaxed);
+        }
         Ok(())
     }
 }
@@ -122,11 +138,31 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Begins a request; false if it is the last.
+    /// Begins a request that was read from the device; false if it is the last.
     fn begin(&self, request: &[u8]) -> bool {
         let Ok(head) = Head::decode(request) else { return false };
-        let reply = Reply::new(&self.device, head.unique);
-        let Ok(operation) = Operation::decode(head.opcode, request) else {
+        let reply = Reply::to_device(&self.device, head.unique);
+        self.begin_operation(reply, &head, Operation::decode(head.opcode, request))
+    }
+
+    /// Begins the request in a slot, which is answered at `place`.
+    pub(super) fn begin_in_slot(&self, place: &Rc<Place>, slot: &Slot) {
+        let head = Head::decode_alone(slot.head()).expect("a slot has room for a head");
+        let fixed_len = (head.len as usize).checked_sub(HEAD_BYTES + slot.payload().len());
+        let fixed = fixed_len.and_then(|len| slot.operation().get(..len)).ok_or(Malformed);
+        let operation = fixed.and_then(|fixed| Operation::decode_parts(head.opcode, fixed, slot.payload()));
+        let _the_connection_ends_it =
+            self.begin_operation(Reply::to_slot(place, head.unique), &head, operation);
+    }
+
+    /// Begins a request; false if it is the last.
+    fn begin_operation(
+        &self,
+        reply: Reply,
+        head: &Head,
+        operation: Result<Operation<'_>, Malformed>,
+    ) -> bool {
+        let Ok(operation) = operation else {
             reply.error(libc::EIO);
             return true;
         };
@@ -153,7 +189,7 @@ impl<S: Store> Session<S> {
             // closing: that makes nothing durable.
             Operation::Other | Operation::Interrupt => reply.error(libc::ENOSYS),
             Operation::Release => reply.answer(Answer::default()),
-            operation => self.carry_out(reply, &head, operation),
+            operation => self.carry_out(reply, head, operation),
         }
         true
     }
@@ -334,8 +370,17 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Reads, into memory that is used again.
-    fn read(&self, reply: Reply, node: u32, offset: u64, len: usize) {
+    /// Reads, into memory that is used again or into that of the request.
+    fn read(&self, mut reply: Reply, node: u32, offset: u64, len: usize) {
+        if reply.is_in_slot() {
+            return self.carry(len, async move |files: Rc<Files<S>>| {
+                let Some(mut slot) = reply.take_slot() else { return reply.error(libc::EIO) };
+                match files.read(node, offset, &mut slot.payload_mut()[..len]).await {
+                    Ok(count) => reply.answer_in(slot, count),
+                    Err(errno) => reply.error_in(slot, errno.number()),
+                }
+            });
+        }
         let buffers = Rc::clone(&self.buffers);
         let memory = buffers.borrow_mut().pop().unwrap_or_default();
         self.carry(len, async move |files: Rc<Files<S>>| {

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::wait::Signal;
+use crate::wait::Notify;
 
 /// Bytes of requests that may be under way.
 pub(super) const UNDER_WAY_MAX_BYTES: usize = 32 << 20;
@@ -25,7 +25,7 @@ pub(super) struct UnderWay {
     peak_bytes: Cell<usize>,
     requests: Cell<u64>,
     is_closed: Cell<bool>,
-    has_room: Signal,
+    has_room: Notify,
 }
 
 /// Room of a request, given back when it is dropped.
@@ -40,12 +40,12 @@ impl Drop for Room {
         let of = &self.of;
         of.bytes.set(of.bytes.get() - self.bytes);
         of.requests.set(of.requests.get() - 1);
-        of.has_room.raise();
+        of.has_room.all();
     }
 }
 
 impl UnderWay {
-    /// Waits for room for the largest request. Only one may wait.
+    /// Waits for room for the largest request.
     pub(super) async fn has_room(&self) {
         let is_there = || self.bytes.get() <= UNDER_WAY_MAX_BYTES - REQUEST_MAX_BYTES;
         if !is_there() {

@@ -7,6 +7,9 @@ use super::OPEN_KEEP_CACHE;
 /// Bytes of a head: `fuse_out_header`.
 const HEAD_BYTES: usize = 16;
 
+/// A head.
+pub(in super::super) type ReplyHead = [u8; HEAD_BYTES];
+
 /// Bytes of a `fuse_attr`.
 const ATTRIBUTES_BYTES: usize = 88;
 
@@ -111,11 +114,17 @@ impl Answer {
     /// All its bytes, as the reply to the request that the kernel calls `unique`; `errno` is positive, or 0 where all went
     /// well.
     pub(in super::super) fn addressed(mut self, unique: u64, errno: i32) -> Vec<u8> {
-        let mut head = Out::<HEAD_BYTES>::new();
-        head.u32(self.0.len() as u32).u32(errno.wrapping_neg().cast_unsigned()).u64(unique);
-        self.0[..HEAD_BYTES].copy_from_slice(&head.bytes);
+        let head = head(self.0.len() - HEAD_BYTES, unique, errno);
+        self.0[..HEAD_BYTES].copy_from_slice(&head);
         self.0
     }
+}
+
+/// The head of a reply with so many bytes behind it, as for [`Answer::addressed`].
+pub(in super::super) fn head(body_len: usize, unique: u64, errno: i32) -> ReplyHead {
+    let mut out = Out::new();
+    out.u32((HEAD_BYTES + body_len) as u32).u32(errno.wrapping_neg().cast_unsigned()).u64(unique);
+    out.bytes
 }
 
 /// A `fuse_attr_out`.

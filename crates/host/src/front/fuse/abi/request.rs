@@ -1,5 +1,7 @@
 //! What the kernel asks: a head, and what is asked for.
 
+use std::mem;
+
 use super::{FSYNC_DATA, Malformed, attribute, opcode, write_flag};
 
 /// Bytes of a head: `fuse_in_header`.
@@ -11,6 +13,8 @@ pub(in super::super) const WRITE_HEAD_BYTES: usize = HEAD_BYTES + 40;
 /// What each request begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Head {
+    /// Bytes of the request, this head counted.
+    pub(in super::super) len: u32,
     /// What is asked for.
     pub(in super::super) opcode: u32,
     /// What the kernel calls the request.
@@ -183,11 +187,15 @@ pub(in super::super) enum Operation<'a> {
 impl Head {
     /// Reads the head of a request, which is all of `bytes`.
     pub(in super::super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut cursor = Cursor(bytes);
-        if cursor.u32()? as usize != bytes.len() {
-            return Err(Malformed);
-        }
+        let head = Self::decode_alone(bytes)?;
+        if head.len as usize == bytes.len() { Ok(head) } else { Err(Malformed) }
+    }
+
+    /// Reads a head whose request lies elsewhere.
+    pub(in super::super) fn decode_alone(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::of(bytes);
         let head = Self {
+            len: cursor.u32()?,
             opcode: cursor.u32()?,
             unique: cursor.u64()?,
             node: cursor.u64()?,
@@ -204,14 +212,23 @@ impl Head {
 impl<'a> Operation<'a> {
     /// Reads what a request asks for that begins with a head of this `opcode`.
     pub(in super::super) fn decode(opcode: u32, request: &'a [u8]) -> Result<Self, Malformed> {
-        let mut cursor = Cursor(request.get(HEAD_BYTES..).ok_or(Malformed)?);
+        Self::decode_parts(opcode, request.get(HEAD_BYTES..).ok_or(Malformed)?, &[])
+    }
+
+    /// Reads it where what has a fixed size and what has not, names and data, lie apart.
+    pub(in super::super) fn decode_parts(
+        opcode: u32,
+        fixed: &'a [u8],
+        rest: &'a [u8],
+    ) -> Result<Self, Malformed> {
+        let mut cursor = Cursor { now: fixed, then: rest };
         Ok(match opcode {
             opcode::LOOKUP => Self::Lookup { name: cursor.name()? },
             opcode::FORGET => Self::Forget { lookups: cursor.u64()? },
             opcode::BATCH_FORGET => {
                 let count = cursor.u32()? as usize;
                 cursor.skip(4)?;
-                let (forgets, _) = cursor.0.as_chunks();
+                let (forgets, _) = cursor.rest().as_chunks();
                 Self::ForgetAll(Forgets(forgets.get(..count).ok_or(Malformed)?))
             }
             opcode::GETATTR => Self::GetAttributes,
@@ -260,7 +277,7 @@ impl<'a> Operation<'a> {
             opcode::SETXATTR => {
                 let (len, flags) = (cursor.u32()? as usize, cursor.i32()?);
                 let name = cursor.name()?;
-                Self::SetXattr { name, value: cursor.0.get(..len).ok_or(Malformed)?, flags }
+                Self::SetXattr { name, value: cursor.rest().get(..len).ok_or(Malformed)?, flags }
             }
             opcode::GETXATTR => {
                 let len = cursor.u32()?;
@@ -310,18 +327,33 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// What is not read yet.
-struct Cursor<'a>(&'a [u8]);
+/// What is not read yet. No field lies in both parts.
+struct Cursor<'a> {
+    now: &'a [u8],
+    then: &'a [u8],
+}
 
 impl<'a> Cursor<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        Self { now: bytes, then: &[] }
+    }
+
+    /// What is left of the part at hand: of the second one where the first is read.
+    fn rest(&mut self) -> &'a [u8] {
+        if self.now.is_empty() {
+            self.now = mem::take(&mut self.then);
+        }
+        self.now
+    }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
-        self.0 = rest;
+        let (taken, rest) = self.rest().split_first_chunk().ok_or(Malformed)?;
+        self.now = rest;
         Ok(*taken)
     }
 
     fn skip(&mut self, len: usize) -> Result<(), Malformed> {
-        self.0 = self.0.get(len..).ok_or(Malformed)?;
+        self.now = self.rest().get(len..).ok_or(Malformed)?;
         Ok(())
     }
 
@@ -343,9 +375,10 @@ impl<'a> Cursor<'a> {
 
     /// Bytes up to a zero, of which there is one.
     fn name(&mut self) -> Result<&'a [u8], Malformed> {
-        let len = self.0.iter().position(|&byte| byte == 0).filter(|&len| len > 0).ok_or(Malformed)?;
-        let (name, rest) = self.0.split_at(len);
-        self.0 = &rest[1..];
+        let bytes = self.rest();
+        let len = bytes.iter().position(|&byte| byte == 0).filter(|&len| len > 0).ok_or(Malformed)?;
+        let (name, rest) = bytes.split_at(len);
+        self.now = &rest[1..];
         Ok(name)
     }
 
@@ -372,7 +405,7 @@ impl<'a> Cursor<'a> {
         self.skip(4)?;
         Ok(Write {
             offset,
-            data: self.0.get(..len as usize).ok_or(Malformed)?,
+            data: self.rest().get(..len as usize).ok_or(Malformed)?,
             open_flags,
             is_written_back: flags & write_flag::CACHE != 0,
             takes_privileges: flags & write_flag::KILL_SUIDGID != 0,

@@ -30,7 +30,8 @@ fn pair(first: u32, second: u32) -> u64 {
 #[test]
 fn a_head_says_who_asks_for_what_and_how_long_its_request_is() {
     let asked = request(opcode::LOOKUP, b"name\0");
-    let head = Head { opcode: opcode::LOOKUP, unique: 7, node: 12, uid: 1000, gid: 100, thread: 4321 };
+    let head =
+        Head { len: 45, opcode: opcode::LOOKUP, unique: 7, node: 12, uid: 1000, gid: 100, thread: 4321 };
     assert_eq!(Head::decode(&asked), Ok(head));
     assert_eq!(Head::decode(&asked[..asked.len() - 1]), Err(Malformed));
     assert_eq!(Operation::decode(opcode::LOOKUP, &asked), Ok(Operation::Lookup { name: b"name" }));
