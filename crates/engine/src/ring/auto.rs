@@ -25,8 +25,11 @@ const UNREAD_FILL: f64 = 0.3;
 /// Turns fall behind where the room would be fuller than this, whoever writes but one,
 const BEHIND_FILL: f64 = 1.0;
 
-/// and is so full already: up to here hardly a write waits, and less may be a burst that it has room for.
+/// and is so full already: up to here hardly a write waits, and less may be a burst that it has room for,
 const BEHIND_FILL_NOW: f64 = 0.85;
+
+/// for so many turns: room comes back in steps, and is nearly full before each. Room that is full is not waited for.
+const BEHIND_TURNS: u64 = 1;
 
 /// Turns are enough again for so much of what they take home,
 const ENOUGH_SHARE: f64 = 0.8;
@@ -97,12 +100,21 @@ pub(super) struct Auto {
     changed_ns: u64,
     hold_turns: u64,
     read_ns: u64,
+    /// Since when turns fall behind, by the forecast.
+    behind_since_ns: Option<u64>,
 }
 
 impl Auto {
     /// For turns of this length: members take them until something else is known.
     pub(super) fn new(turn_ns: u64) -> Self {
-        Self { turn_ns, mixed_for: None, changed_ns: 0, hold_turns: HOLD_TURNS, read_ns: 0 }
+        Self {
+            turn_ns,
+            mixed_for: None,
+            changed_ns: 0,
+            hold_turns: HOLD_TURNS,
+            read_ns: 0,
+            behind_since_ns: None,
+        }
     }
 
     /// How members are shared from now on.
@@ -110,6 +122,9 @@ impl Auto {
         if observed.reads > 0 {
             self.read_ns = observed.now_ns;
         }
+        let Observed { now_ns, forecast, writers_max, .. } = observed;
+        let seems_behind = forecast.fill > BEHIND_FILL_NOW && forecast.fill_with(writers_max) > BEHIND_FILL;
+        self.behind_since_ns = seems_behind.then(|| self.behind_since_ns.unwrap_or(now_ns));
         let wanted = self.wanted(&observed);
         if wanted.is_some() != self.mixed_for.is_some() {
             self.change(observed.now_ns, wanted);
@@ -144,17 +159,17 @@ impl Auto {
     }
 
     fn wanted(&self, observed: &Observed) -> Option<Reason> {
-        let Observed { forecast, members, writers_max, .. } = *observed;
+        let Observed { now_ns, forecast, members, .. } = *observed;
         if members < 2 {
             return Some(Reason::Behind);
         }
-        if observed.now_ns.saturating_sub(self.read_ns) >= self.turns_ns(UNREAD_TURNS) {
+        if now_ns.saturating_sub(self.read_ns) >= self.turns_ns(UNREAD_TURNS) {
             let is_much = forecast.is_full || forecast.fill_with(1) > UNREAD_FILL || observed.records > 0;
             let stays = self.mixed_for.is_some() && forecast.fill > 0.0;
             return (is_much || stays).then_some(Reason::Unread);
         }
-        let is_behind = forecast.is_full
-            || (forecast.fill > BEHIND_FILL_NOW && forecast.fill_with(writers_max) > BEHIND_FILL);
+        let seemed_behind_ns = self.behind_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        let is_behind = forecast.is_full || seemed_behind_ns >= self.turns_ns(BEHIND_TURNS);
         let is_enough = observed.load < ENOUGH_SHARE && forecast.fill < ENOUGH_FILL;
         let stays_behind = self.mixed_for == Some(Reason::Behind) && !is_enough;
         if is_behind || stays_behind {
@@ -214,6 +229,23 @@ mod tests {
     }
 
     #[test]
+    fn room_that_is_nearly_full_before_it_comes_back_is_no_reason_to_give_up_turns() {
+        let mut auto = Auto::new(SECOND_NS);
+        let mut mode = |tick: u64, fill: f64, more: f64| {
+            let forecast = Forecast { is_full: false, fill, more };
+            auto.decide(Observed { forecast, ..observed(tick, 9, fill, 0.5, Some(0.05)) })
+        };
+        // As a checkpoint ends, half of it is free at once.
+        for round in (100..200).step_by(4) {
+            let fills = [0.6, 0.86, 0.96, 0.97];
+            assert!((round..).zip(fills).all(|(tick, fill)| mode(tick, fill, 0.3) == Mode::Turns), "{round}");
+        }
+        assert_eq!(mode(200, 0.6, 0.3), Mode::Turns);
+        let stays_so = [(201, Mode::Turns), (204, Mode::Turns), (205, Mode::Mixed)];
+        assert_eq!(stays_so.map(|(tick, _)| (tick, mode(tick, 0.97, 0.3))), stays_so);
+    }
+
+    #[test]
     fn reads_that_do_not_suffer_are_mixed_until_they_do() {
         let mut all = vec![(9, 0.4, 0.5, Some(0.0)); 10];
         all.extend([(9, 0.4, 0.5, Some(0.002)); 10]);
@@ -260,7 +292,9 @@ mod tests {
             let observed = Observed { members, writers_max, forecast, ..observed(100, 9, fill, 0.5, Some(0.05)) };
             let mut window = Window::new(WindowOptions::default(), true);
             let readers = window.readers(Load { members, readers_min, reads: 9, forecast });
-            let is_mixed = Auto::new(SECOND_NS).decide(observed) == Mode::Mixed;
+            let mut auto = Auto::new(SECOND_NS);
+            let later = Observed { now_ns: observed.now_ns + BEHIND_TURNS * SECOND_NS, ..observed };
+            let is_mixed = [observed, later].map(|it| auto.decide(it)).contains(&Mode::Mixed);
             prop_assert!(!is_mixed || readers == members - writers_max, "{readers} still read");
         }
 
