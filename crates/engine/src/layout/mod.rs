@@ -158,6 +158,9 @@ pub trait PageStore: Replicated {
     /// How full, of 1, is what holds the writes that are not home here yet: the journal, or memory.
     fn note_fill(&self, fill: f64);
 
+    /// Whether its replicas take turns now: then room comes back in steps, at the ends of turns.
+    fn keeps_turns(&self) -> bool;
+
     /// A client reads what is not in memory: other reads are the volume's own.
     fn note_client_read(&self);
 }

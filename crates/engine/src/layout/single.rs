@@ -89,6 +89,10 @@ impl<D: Drive> PageStore for D {
 
     fn note_fill(&self, _fill: f64) {}
 
+    fn keeps_turns(&self) -> bool {
+        false
+    }
+
     fn note_client_read(&self) {}
 }
 

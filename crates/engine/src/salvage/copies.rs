@@ -243,6 +243,10 @@ impl<D: Device> PageStore for Copies<D> {
 
     fn note_fill(&self, _fill: f64) {}
 
+    fn keeps_turns(&self) -> bool {
+        false
+    }
+
     fn note_client_read(&self) {}
 }
 

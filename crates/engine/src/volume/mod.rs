@@ -81,6 +81,7 @@ pub use renew_mirror_logs::{
 pub use scrub::{ScrubMode, ScrubReport};
 pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;
+use throttle::WriteKind;
 use write_back::WriteBack;
 
 /// An open volume. A clone is another handle to it.
@@ -441,8 +442,12 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
         let fill = self.note_fill();
         let now_ns = self.env.now_ns();
-        let is_small = bytes <= self.options.tuning.small_max_bytes;
-        let until_ns = self.admission.throttle.admit(now_ns, bytes, is_small, fill);
+        let kind = match bytes <= self.options.tuning.small_max_bytes {
+            true if self.home.device.keeps_turns() => WriteKind::SmallInTurns,
+            true => WriteKind::Small,
+            false => WriteKind::Large,
+        };
+        let until_ns = self.admission.throttle.admit(now_ns, bytes, kind, fill);
         if until_ns > now_ns {
             add(&self.counters.throttled_writes, 1);
             add(&self.counters.throttled_ns, until_ns - now_ns);

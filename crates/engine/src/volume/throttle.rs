@@ -12,7 +12,8 @@
 //!                      3/4  7/8 1
 //! ```
 //!
-//! 1. Up to three quarters full nobody waits, and small writes do not up to nine tenths. Beyond, what is accepted in a
+//! 1. Up to three quarters full nobody waits, and small writes do not up to nine tenths, or to 95 of 100 where members take
+//!    turns: there it is so full before each time that room comes back. Beyond, what is accepted in a
 //!    second falls to what the drives take home, and below it, so that the end is approached and not run into.
 //! 2. Waits are as long as what is written, in the order of coming: nobody pays for a large write of another by more
 //!    than its share.
@@ -22,8 +23,11 @@ use std::cell::Cell;
 /// Up to here nobody waits,
 const FREE_FILL: f64 = 0.75;
 
-/// and up to here nobody who writes little.
+/// and up to here nobody who writes little,
 const SMALL_FREE_FILL: f64 = 0.9;
+
+/// in turns. Under mixed service, where room comes back bit by bit, drives that cannot keep up take less home for it.
+const SMALL_FREE_FILL_IN_TURNS: f64 = 0.95;
 
 /// What a pause is worth: so much of what would have been accepted in it comes at once.
 const BURST_NS: u64 = 5_000_000;
@@ -39,6 +43,26 @@ const SEEN_MIN_NS: u64 = 250_000_000;
 
 /// and after so long half of what was before is forgotten.
 const HALF_LIFE_S: f64 = 1.0;
+
+/// A write, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WriteKind {
+    Large,
+    Small,
+    /// A small one, while members take turns.
+    SmallInTurns,
+}
+
+impl WriteKind {
+    /// Up to where it does not wait.
+    fn free_fill(self) -> f64 {
+        match self {
+            Self::Large => FREE_FILL,
+            Self::Small => SMALL_FREE_FILL,
+            Self::SmallInTurns => SMALL_FREE_FILL_IN_TURNS,
+        }
+    }
+}
 
 /// The rate of one volume.
 #[derive(Debug, Default)]
@@ -82,13 +106,13 @@ impl Throttle {
     }
 
     /// Until when a write of `bytes` that comes now is to wait, where the fullest of log and memory is `fill`, of 1.
-    pub(super) fn admit(&self, now_ns: u64, bytes: u64, is_small: bool, fill: f64) -> u64 {
+    pub(super) fn admit(&self, now_ns: u64, bytes: u64, kind: WriteKind, fill: f64) -> u64 {
         let drain = self.drain_bytes_per_s.get();
         if drain == 0.0 || fill <= FREE_FILL {
             self.paid_ns.set(0);
             return now_ns;
         }
-        if is_small && fill <= SMALL_FREE_FILL {
+        if fill <= kind.free_fill() {
             return now_ns;
         }
         let rate = drain * ((1.0 - fill.min(1.0)) * 8.0).max(RATE_MIN);
@@ -116,7 +140,7 @@ mod tests {
     fn accepted(throttle: &Throttle, fill: f64) -> u64 {
         let (mut now_ns, mut bytes) = (SECOND_NS, 0);
         while now_ns < 2 * SECOND_NS && bytes < 1000 * MIB {
-            now_ns = throttle.admit(now_ns, 4096, false, fill);
+            now_ns = throttle.admit(now_ns, 4096, WriteKind::Large, fill);
             bytes += 4096;
         }
         bytes
@@ -125,7 +149,7 @@ mod tests {
     #[test]
     fn nobody_waits_before_a_drive_is_known_or_while_there_is_room() {
         let throttle = Throttle::default();
-        assert_eq!(throttle.admit(7, MIB, false, 0.99), 7);
+        assert_eq!(throttle.admit(7, MIB, WriteKind::Large, 0.99), 7);
         throttle.note_drained(10 * MIB, SECOND_NS);
         assert_eq!(accepted(&throttle, 0.75), 1000 * MIB);
     }
@@ -144,10 +168,13 @@ mod tests {
     fn whoever_writes_little_waits_for_nobody_who_writes_much_while_there_is_room() {
         let throttle = Throttle::default();
         throttle.note_drained(MIB, SECOND_NS);
-        let large: Vec<u64> = (0..9).map(|_| throttle.admit(SECOND_NS, MIB, false, 0.85)).collect();
+        let large: Vec<u64> =
+            (0..9).map(|_| throttle.admit(SECOND_NS, MIB, WriteKind::Large, 0.85)).collect();
         assert!(large[8] > SECOND_NS, "{large:?}");
-        assert_eq!(throttle.admit(SECOND_NS, 4096, true, 0.85), SECOND_NS);
-        assert!(throttle.admit(SECOND_NS, 4096, true, 0.95) > SECOND_NS);
+        assert_eq!(throttle.admit(SECOND_NS, 4096, WriteKind::Small, 0.85), SECOND_NS);
+        assert_eq!(throttle.admit(SECOND_NS, 4096, WriteKind::SmallInTurns, 0.95), SECOND_NS);
+        assert!(throttle.admit(SECOND_NS, 4096, WriteKind::Small, 0.95) > SECOND_NS);
+        assert!(throttle.admit(SECOND_NS, 4096, WriteKind::SmallInTurns, 0.96) > SECOND_NS);
     }
 
     #[test]
@@ -155,7 +182,7 @@ mod tests {
         let throttle = Throttle::default();
         throttle.note_drained(4096, 60 * SECOND_NS);
         for _ in 0..10 {
-            let until_ns = throttle.admit(SECOND_NS, MIB, false, 1.0);
+            let until_ns = throttle.admit(SECOND_NS, MIB, WriteKind::Large, 1.0);
             assert!(until_ns <= SECOND_NS + WAIT_MAX_NS);
         }
     }
@@ -164,9 +191,10 @@ mod tests {
     fn a_pause_is_not_saved_up() {
         let throttle = Throttle::default();
         throttle.note_drained(MIB, SECOND_NS);
-        throttle.admit(SECOND_NS, 4096, false, 0.875);
+        throttle.admit(SECOND_NS, 4096, WriteKind::Large, 0.875);
         let later_ns = 100 * SECOND_NS;
-        let waits = (0..100).filter(|_| throttle.admit(later_ns, 4096, false, 0.875) > later_ns).count();
+        let waits =
+            (0..100).filter(|_| throttle.admit(later_ns, 4096, WriteKind::Large, 0.875) > later_ns).count();
         assert!(waits > 90, "{waits} of 100");
     }
 }

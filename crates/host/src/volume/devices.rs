@@ -198,6 +198,10 @@ impl PageStore for AnyPages {
         of_home!(self, it => it.note_fill(fill));
     }
 
+    fn keeps_turns(&self) -> bool {
+        of_home!(self, it => it.keeps_turns())
+    }
+
     fn note_client_read(&self) {
         of_home!(self, it => it.note_client_read());
     }

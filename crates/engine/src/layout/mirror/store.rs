@@ -260,6 +260,10 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         self.0.ring.note_fill(fill);
     }
 
+    fn keeps_turns(&self) -> bool {
+        self.0.ring.keeps_turns()
+    }
+
     fn note_client_read(&self) {
         self.0.ring.note_client_read();
     }
