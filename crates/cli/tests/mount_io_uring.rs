@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use evenkeel_host::program::is_root;
@@ -78,6 +79,15 @@ fn requests_come_over_io_uring_where_the_kernel_offers_it_and_are_answered_as_by
         assert_eq!(read > 100, over_device, "{flags}: {read} reads");
         mounted.stop();
     }
+    judge(&volume);
+
+    // Who holds a file open through the end is told so, and does not wait for ever.
+    let mounted = MountedVolume::mount(&volume, "--transport io-uring");
+    let mut held = fs::File::create(mounted.at("held")).unwrap();
+    held.write_all(b"synced").and_then(|()| held.sync_all()).unwrap();
+    mounted.stop();
+    assert_eq!(held.write_all(b"lost").unwrap_err().kind(), std::io::ErrorKind::NotConnected);
+    drop(held);
     judge(&volume);
 
     a_tree_comes_back("--transport io-uring");

@@ -239,7 +239,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
     }
 
     /// Whether turns are as long as they are told to be, and members rest behind them.
-    fn has_full_turns(&self) -> bool {
+    pub(crate) fn has_full_turns(&self) -> bool {
         matches!(self.options.policy, Policy::Turns | Policy::Auto)
     }
 

@@ -5,7 +5,7 @@
 //!    it holds is dropped after its completion.
 //! 2. So no buffer is freed or used again, and no descriptor's number is taken by another file, while the kernel
 //!    may still act on it.
-//! 3. What cannot be waited for (the ring itself fails) is leaked.
+//! 3. What cannot be waited for (the ring itself fails) is leaked; slots, which cannot be cancelled, are dropped behind the ring.
 //! 4. Wakers are called and memory is dropped outside of every borrow.
 
 #![allow(unsafe_code)]
@@ -229,7 +229,8 @@ impl Reactor {
         matches!(&self.state.borrow().driver, Driver::Uring(uring) if uring.takes_slots())
     }
 
-    /// Closes the ring, and drops what those hold that have no completion: the kernel writes to none of it from then on.
+    /// Closes the ring, and drops what those hold that have no completion. The kernel cancels them later, but writes to none of
+    /// it from then on: to a slot it writes on this thread alone, when the thread enters the ring ([`Uring::takes_slots`]).
     pub(super) fn close_ring(&self) {
         let mut state = self.state.borrow_mut();
         let driver = mem::replace(&mut state.driver, Driver::Closed);

@@ -133,7 +133,8 @@ impl Uring {
     ///
     /// # Safety
     ///
-    /// Its memory and its descriptor stay valid until the completion of `key` was given out.
+    /// Its memory and its descriptor stay valid until the completion of `key` was given out; those of a slot, until the ring is
+    /// closed at least.
     pub(super) unsafe fn push(&mut self, key: usize, request: Request) -> io::Result<()> {
         let key = key as u64;
         if let Request::Slot { fd, command, queue } = request {
@@ -148,7 +149,8 @@ impl Uring {
         self.submit(Submission::One(entry))
     }
 
-    /// Whether a slot can be handed over.
+    /// Whether a slot can be handed over: to a ring with deferred task work alone. The kernel puts a request into a slot by task
+    /// work of the thread that submitted it; deferred, that runs only when the thread enters the ring, and never once it is closed.
     pub(super) fn takes_slots(&self) -> bool {
         matches!(self.ring, Ring::Wide(_))
     }
@@ -334,7 +336,7 @@ fn completed(key: u64, completion: &cqueue::Entry) -> Completion {
 
 /// A ring as cheap as the kernel can make it: of this thread only, with completions handled when it enters.
 fn setup() -> io::Result<Ring> {
-    // Whoever has those has long submissions, too.
+    // Whoever has those has long submissions, too. No other ring gets them: see `takes_slots`.
     let mut cheapest = IoUring::<squeue::Entry128>::builder();
     cheapest.dontfork().setup_cqsize(COMPLETIONS).setup_clamp();
     cheapest.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();

@@ -261,7 +261,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     }
 
     fn keeps_turns(&self) -> bool {
-        self.0.ring.keeps_turns()
+        self.0.ring.keeps_turns() && self.0.ring.has_full_turns()
     }
 
     fn note_client_read(&self) {

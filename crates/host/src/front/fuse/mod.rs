@@ -141,7 +141,14 @@ impl<S: Store> FrontSetup<S> for FuseSetup {
         let handshake = Handshake { wants_slots: queues.is_some(), has_slots: Arc::clone(&has_slots) };
         let (mount, unmounts) = self.mount(&place, is_read_only, handshake)?;
         let mounted = Mounted::new(event_loop, place.at, files);
-        let queues = queues.filter(|_| has_slots.load(Ordering::Relaxed));
+        if queues.is_some() && !has_slots.load(Ordering::Relaxed) {
+            // The session takes its own mount away.
+            if unmounts == Unmounts::ByPath {
+                let _detached_or_told_below = mount_point::detach(&self.mount_point);
+            }
+            let why = "requests cannot come over io_uring: the kernel does not agree to it";
+            return Err(VolumeError::Refused(why.to_owned()));
+        }
         mounted.run(mount, unmounts, self.allowed(), queues)?;
         if !is_read_only {
             mounted.commit_now_and_then(self.commit_every_ns);

@@ -22,7 +22,7 @@ use super::device::Device;
 use super::forgotten::Forgotten;
 use super::mount_point::detach;
 use super::requests::Files;
-use super::session::{Handshake, Session};
+use super::session::{Broken, Handshake, Session};
 use super::slots;
 use super::under_way::{UNDER_WAY_MAX_BYTES, UnderWay};
 use crate::event_loop::{Loop, race};
@@ -149,6 +149,7 @@ impl<S: Store> Mounted<S> {
             forgotten: Rc::clone(&inner.forgotten),
             allowed,
             buffers: Rc::default(),
+            broken: Broken::default(),
         });
         if let Some(queues) = slot_queues {
             slots::serve(&session, queues).map_err(cannot)?;

@@ -1,12 +1,13 @@
 //! What the kernel asks, taken from it by the event loop: each request becomes a task, in which [`Files`] carries it out, and
 //! which answers.
 //!
-//! 1. Nothing here waits for the volume; only for room in [`UnderWay`] and [`Forgotten`], and so does the kernel then.
+//! 1. Nothing here waits for the volume; only for room in [`UnderWay`] and [`Forgotten`], and so does the kernel then. Slots wait for
+//!    the first one only: what is forgotten does not come in them.
 //! 2. Files are not opened or closed as far as the kernel can do without: it keeps the inode meanwhile, and tells when it
 //!    forgets it.
 //! 3. The crate `fuser` mounts, agrees with the kernel on what both can do, and unmounts. It reads no request after that.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
@@ -30,7 +31,7 @@ use super::slots::Place;
 use super::under_way::UnderWay;
 use crate::event_loop::Loop;
 use crate::event_loop::Slot;
-use crate::wait::yield_now;
+use crate::wait::{Notify, Raced, race, yield_now};
 
 /// Longest write of one request, and read. The kernel divides longer ones: what is asked beside it waits for no longer one.
 const WRITE_MAX_BYTES: usize = 128 << 10;
@@ -74,9 +75,9 @@ impl Filesystem for Handshake {
             let _it_can = config.add_capabilities(wanted);
         }
         let _it_is_allowed = config.set_max_write(WRITE_MAX_BYTES as u32);
-        // What is read ahead is no longer: else it would not fit into a slot.
-        let _it_is_less_by_itself = config.set_max_readahead(WRITE_MAX_BYTES as u32);
         if self.wants_slots && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok() {
+            // What is read ahead is no longer: else it would not fit into a slot.
+            let _it_is_less_by_itself = config.set_max_readahead(WRITE_MAX_BYTES as u32);
             self.has_slots.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -114,6 +115,27 @@ pub(super) struct Session<S: Store> {
     pub(super) allowed: SessionACL,
     /// Memory of reads that were answered.
     pub(super) buffers: Rc<RefCell<Vec<Vec<u8>>>>,
+    /// Requests cannot be taken any more.
+    pub(super) broken: Broken,
+}
+
+/// That something cannot go on.
+#[derive(Debug, Default)]
+pub(super) struct Broken {
+    is_set: Cell<bool>,
+    changed: Notify,
+}
+
+impl Broken {
+    /// It cannot.
+    pub(super) fn set(&self) {
+        self.is_set.set(true);
+        self.changed.all();
+    }
+
+    async fn until_set(&self) {
+        self.changed.until(|| self.is_set.get().then_some(())).await;
+    }
 }
 
 impl<S: Store> Session<S> {
@@ -126,11 +148,10 @@ impl<S: Store> Session<S> {
                 self.forgotten.has_room().await;
                 match self.device.read(&mut buffer) {
                     Ok(Some(len)) if self.begin(&buffer[..len]) => {}
-                    Ok(None) => {
-                        if self.device.has_request().await.is_err() {
-                            return;
-                        }
-                    }
+                    Ok(None) => match race(self.device.has_request(), self.broken.until_set()).await {
+                        Raced::First(Ok(())) => {}
+                        Raced::First(Err(_)) | Raced::Second(()) => return,
+                    },
                     Ok(Some(_)) | Err(_) => return,
                 }
             }

@@ -1,5 +1,5 @@
 //! Requests over io_uring, where the kernel offers it: it puts each into a slot that waits for one, and takes the answer from
-//! there. No system call is made for a request by itself.
+//! there. One system call hands over all answers of a turn of the loop, and takes all requests that came.
 //!
 //! ```text
 //! register ──► the kernel has the slot ──► a request is in it ──► it is answered, in the slot
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! 1. Each processor has a queue, and a request goes to that of whoever asks. Each queue has slots, or the kernel uses none.
-//! 2. All slots together are [`SLOTS_MAX`] where there are not more queues: what programs ask beyond that waits in the kernel.
+//! 2. All slots together are [`SLOTS_MAX`] at most: what programs ask beyond that waits in the kernel.
 //! 3. What is forgotten or interrupted still comes by the device.
-//! 4. Slots end with the connection. Where the kernel refuses one, all requests come by the device.
+//! 4. Slots end with the connection. A slot that ends otherwise ends the session: its request, or all, would wait for ever.
 
 use std::cell::RefCell;
 use std::fs;
@@ -31,16 +31,19 @@ use crate::wait::Signal;
 /// Slots of all queues.
 const SLOTS_MAX: usize = 256;
 
-/// Slots of a queue, at the least.
-const QUEUE_SLOTS_MIN: usize = 4;
+/// Queues with which slots are used: of more, each would have few.
+const QUEUES_MAX: usize = 64;
 
-/// Queues with which slots are used: of more, their slots would take much memory.
-const QUEUES_MAX: usize = 128;
+/// How a slot's command fails once the connection or the loop ends.
+const ENDS: [i32; 3] = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
 
 /// Which processors there may be.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// Whether the kernel offers it. Absent before Linux 6.14, and where nothing was ever mounted through FUSE.
+/// Opening it loads the kernel's module.
+const DEVICE: &str = "/dev/fuse";
+
+/// Whether the kernel offers it. Absent before Linux 6.14, and where the module is not loaded.
 const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// For how many queues slots are wanted: one for each processor that there may be. `None` where requests come by the device.
@@ -61,6 +64,7 @@ fn queues_here(event_loop: &Loop) -> Result<usize, String> {
     if !event_loop.takes_slots() {
         return Err("this kernel has no such io_uring, or forbids it".to_owned());
     }
+    let _why_not_is_told_when_it_is_mounted = fs::File::open(DEVICE);
     if !fs::read_to_string(ENABLED).is_ok_and(|enabled| enabled.trim() == "Y") {
         return Err(format!("the kernel does not offer it; as root, from Linux 6.14 on: echo Y > {ENABLED}"));
     }
@@ -72,15 +76,19 @@ fn queues_here(event_loop: &Loop) -> Result<usize, String> {
     }
 }
 
-/// One more than the last number of a list as `0-3` or `0,2-5`.
+/// How many numbers a list as `0-3` or `0,2-5` has.
 fn queues_of(possible: &str) -> Option<usize> {
-    let last = possible.rsplit(|byte: char| !byte.is_ascii_digit()).next()?;
-    last.parse::<usize>().ok()?.checked_add(1)
+    let counts = possible.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    });
+    counts.sum()
 }
 
 /// Serves requests in slots until the connection ends.
 pub(super) fn serve<S: Store>(session: &Rc<Session<S>>, queues: usize) -> io::Result<()> {
-    let of_a_queue = (SLOTS_MAX / queues).max(QUEUE_SLOTS_MIN);
+    let of_a_queue = SLOTS_MAX / queues;
     // Those of one queue after those of another: the kernel uses slots once each queue has one.
     for number in 0..of_a_queue * queues {
         let queue = (number / of_a_queue) as u16;
@@ -100,6 +108,12 @@ async fn serve_slot<S: Store>(session: &Session<S>, queue: u16, slot: Slot) {
         place.put(slot);
         let transfer = place.begun.until(|| place.under_way.take()).await;
         (fetched, slot) = transfer.finish().await;
+    }
+    if let Err(error) = fetched
+        && !ENDS.contains(&error.raw_os_error().unwrap_or_default())
+    {
+        tracing::error!(target: "evenkeel", "the kernel takes no answers over io_uring any more: {error}");
+        session.broken.set();
     }
 }
 
@@ -162,6 +176,7 @@ mod tests {
     #[test]
     fn there_are_as_many_queues_as_there_may_be_processors() {
         let of = ["0", "0-1", "0-63", "0,2-5", "", "none"].map(queues_of);
-        assert_eq!(of, [Some(1), Some(2), Some(64), Some(6), None, None]);
+        assert_eq!(of, [Some(1), Some(2), Some(64), Some(5), None, None]);
+        assert_eq!(["3-1", "0-", "-"].map(queues_of), [None; 3]);
     }
 }

@@ -1,7 +1,7 @@
 //! Requests that are not answered yet.
 //!
 //! 1. They take at most [`UNDER_WAY_MAX_BYTES`], what carries them out counted: the next is not taken from the kernel before
-//!    there is room for the largest.
+//!    there is room for the largest. Requests in slots wait there.
 //! 2. Once it is closed nothing more is carried out.
 
 use std::cell::Cell;
