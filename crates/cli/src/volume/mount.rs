@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use evenkeel_host::conditions::memory;
-use evenkeel_host::event_loop::Backend;
 use evenkeel_host::front::fuse::format::MountOptions;
 use evenkeel_host::front::fuse::{FuseSetup, Transport};
 use evenkeel_host::net::SocketAccess;
@@ -60,7 +59,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let (setup, options) = prepare(args)?;
     evenkeel_host::allocator::give_back_what_is_large();
     evenkeel_host::writeback::serves_writeback();
-    let event_loop = event_loop(Backend::Auto)?;
+    let event_loop = event_loop(setup.backend())?;
     let at = args.mount_point.clone();
     let tell = move |event: Event<'_>| match event {
         Event::Ready { volume, metrics, http, .. } => {

@@ -13,8 +13,7 @@
 //! ```
 //!
 //! 1. Up to three quarters full nobody waits, and small writes do not up to nine tenths, or to 95 of 100 where members take
-//!    turns: there it is so full before each time that room comes back. Beyond, what is accepted in a
-//!    second falls to what the drives take home, and below it, so that the end is approached and not run into.
+//!    turns: there it may be so full before each time that room comes back. Beyond, what is accepted in a second falls to what the drives take home, and below it, so that the end is approached and not run into.
 //! 2. Waits are as long as what is written, in the order of coming: nobody pays for a large write of another by more
 //!    than its share.
 

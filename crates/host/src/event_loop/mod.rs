@@ -83,6 +83,8 @@ pub enum Backend {
     Auto,
     /// Through io_uring.
     Uring,
+    /// As [`Self::Auto`], with submissions of 128 bytes where that can be had: slots of FUSE take them.
+    Slots,
     /// Files by threads that block, sockets through epoll. Timers have a resolution of 1 ms.
     Threads,
 }
@@ -123,9 +125,9 @@ impl EventLoop {
         let workers = Rc::new(Workers::default());
         let ring = match backend {
             Backend::Threads => None,
-            _ => match Uring::new(Arc::clone(&foreign)) {
+            _ => match Uring::new(Arc::clone(&foreign), backend == Backend::Slots) {
                 Ok(ring) => Some(ring),
-                Err(error) if backend == Backend::Auto && uring::is_forbidden(&error) => None,
+                Err(error) if backend != Backend::Uring && uring::is_forbidden(&error) => None,
                 Err(error) => return Err(error),
             },
         };
@@ -150,7 +152,7 @@ impl EventLoop {
         Ok(Self { core: Rc::new(core) })
     }
 
-    /// How the kernel is asked: never [`Backend::Auto`].
+    /// How the kernel is asked: [`Backend::Uring`] or [`Backend::Threads`].
     pub fn backend(&self) -> Backend {
         self.core.backend
     }
@@ -301,7 +303,7 @@ impl Core {
 }
 
 impl Loop {
-    /// How the kernel is asked: never [`Backend::Auto`].
+    /// How the kernel is asked: [`Backend::Uring`] or [`Backend::Threads`].
     pub fn backend(&self) -> Backend {
         self.core.backend
     }

@@ -83,8 +83,8 @@ pub(super) fn is_forbidden(error: &io::Error) -> bool {
 }
 
 impl Uring {
-    pub(super) fn new(foreign: Arc<Foreign>) -> io::Result<Self> {
-        let ring = setup()?;
+    pub(super) fn new(foreign: Arc<Foreign>, is_wide: bool) -> io::Result<Self> {
+        let ring = setup(is_wide)?;
         let params = ring.params();
         if !params.is_feature_ext_arg() || !params.is_feature_nodrop() {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
@@ -334,21 +334,27 @@ fn completed(key: u64, completion: &cqueue::Entry) -> Completion {
     Completion { key: (key & !IS_SYNC) as usize, is_sync, result: completion.result() }
 }
 
-/// A ring as cheap as the kernel can make it: of this thread only, with completions handled when it enters.
-fn setup() -> io::Result<Ring> {
-    // Whoever has those has long submissions, too. No other ring gets them: see `takes_slots`.
-    let mut cheapest = IoUring::<squeue::Entry128>::builder();
-    cheapest.dontfork().setup_cqsize(COMPLETIONS).setup_clamp();
-    cheapest.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
-    let mut refused = match cheapest.build(SUBMISSIONS) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => error,
-        other => return other.map(Ring::Wide),
+/// A ring as cheap as the kernel can make it: of this thread only, with completions handled when it enters. Such a one has long
+/// submissions if `is_wide`; no other gets them: see [`Uring::takes_slots`].
+fn setup(is_wide: bool) -> io::Result<Ring> {
+    if is_wide {
+        let mut builder = IoUring::<squeue::Entry128>::builder();
+        builder.dontfork().setup_cqsize(COMPLETIONS).setup_clamp();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+        match builder.build(SUBMISSIONS) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            other => return other.map(Ring::Wide),
+        }
+    }
+    let cheapest = |builder: &mut Builder| {
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
     };
     let cheaper = |builder: &mut Builder| {
         builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
     };
     let plain = |_: &mut Builder| {};
-    let kinds: [&dyn Fn(&mut Builder); 2] = [&cheaper, &plain];
+    let kinds: [&dyn Fn(&mut Builder); 3] = [&cheapest, &cheaper, &plain];
+    let mut refused = io::Error::from_raw_os_error(libc::EINVAL);
     for kind in kinds {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_cqsize(COMPLETIONS).setup_clamp();

@@ -397,7 +397,7 @@ impl Watched {
                 uptime_s: now_ns.saturating_sub(self.began_ns) as f64 / 1e9,
                 backend: match self.event_loop.backend() {
                     Backend::Threads => "threads".to_owned(),
-                    Backend::Auto | Backend::Uring => "io_uring".to_owned(),
+                    Backend::Auto | Backend::Uring | Backend::Slots => "io_uring".to_owned(),
                 },
                 read_only: self.read_only,
                 connections: server.connections.len() as u64,

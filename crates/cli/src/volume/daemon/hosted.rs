@@ -8,7 +8,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use evenkeel_host::event_loop::Backend;
 use evenkeel_host::service::{self, Ended, Event};
 use evenkeel_host::volume::{NBD_SOCKET, VolumeError};
 use signal_hook::consts::SIGTERM;
@@ -142,7 +141,7 @@ fn serve(args: &ServeArgs, signals: OwnedFd, tell_ready: impl Fn() + 'static) ->
 fn serve_mounted(args: &MountArgs, signals: OwnedFd, tell_ready: impl Fn() + 'static) -> Result<(), Failure> {
     let (setup, mut options) = mount::prepare(args)?;
     options.signals = Some(signals);
-    let event_loop = event_loop(Backend::Auto)?;
+    let event_loop = event_loop(setup.backend())?;
     let (at, volume) = (args.mount_point.clone(), args.volume.clone());
     let tell = move |event: Event<'_>| {
         if let Event::Ready { volume: open, metrics, http, .. } = event {

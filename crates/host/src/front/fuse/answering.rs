@@ -60,30 +60,21 @@ impl Reply {
         }
     }
 
-    /// Answers with the first `len` bytes of the payload of its slot.
-    pub(super) fn answer_in(mut self, slot: Slot, len: usize) {
+    /// Answers with so many of the first bytes of its slot's payload, or with an error and none of them.
+    pub(super) fn answer_in(mut self, slot: Slot, read: Result<usize, evenkeel_ext2::Errno>) {
+        let (errno, len) = match read {
+            Ok(len) => (0, len),
+            Err(errno) => (errno.number(), 0),
+        };
         if let Some(Way::Slot(place)) = self.way.take() {
-            place.hand_over(slot, &reply::head(len, self.unique, 0), len);
+            place.hand_over(slot, &reply::head(len, self.unique, errno), len);
         }
     }
 
-    /// Answers with an error, without what is in its slot.
-    pub(super) fn error_in(mut self, slot: Slot, errno: i32) {
-        if let Some(Way::Slot(place)) = self.way.take() {
-            place.hand_over(slot, &reply::head(0, self.unique, errno), 0);
-        }
-    }
-
-    /// As [`Self::answer`], and gives the memory of the answer back once the kernel has it.
+    /// As [`Self::answer`], and gives the memory of the answer back once the kernel has it. What came in a slot is answered there.
     pub(super) async fn answer_whole(mut self, answer: Answer) -> Vec<u8> {
-        match self.way.take() {
-            Some(Way::Device(device)) => device.write_whole(answer.addressed(self.unique, 0)).await,
-            way => {
-                self.way = way;
-                self.answer(answer);
-                Vec::new()
-            }
-        }
+        let Some(Way::Device(device)) = self.way.take() else { unreachable!("it is answered in its slot") };
+        device.write_whole(answer.addressed(self.unique, 0)).await
     }
 
     /// The kernel wants none. What came in a slot is answered all the same: the kernel takes it back no other way.

@@ -48,7 +48,7 @@ use evenkeel_ext2::{FileSystem, MountOptions, Store};
 use fuser::{Config, MountOption, SessionACL};
 
 use super::FrontSetup;
-use crate::event_loop::Loop;
+use crate::event_loop::{Backend, Loop};
 use crate::path_error::PathError;
 use crate::volume::VolumeError;
 use mount_point::MountPoint;
@@ -60,6 +60,9 @@ use session::Handshake;
 
 /// The type of such a mount in the mount table.
 pub const FILE_SYSTEM_TYPE: &str = "fuse.evenkeel";
+
+/// Where the kernel hands out connections.
+const DEVICE: &str = "/dev/fuse";
 
 /// How a file system is mounted.
 #[derive(Debug, Clone)]
@@ -158,6 +161,14 @@ impl<S: Store> FrontSetup<S> for FuseSetup {
 }
 
 impl FuseSetup {
+    /// What the loop has to be that serves it.
+    pub fn backend(&self) -> Backend {
+        match self.transport {
+            Transport::Device => Backend::Auto,
+            Transport::IoUring => Backend::Slots,
+        }
+    }
+
     /// Mounts it: from then on programs may use it.
     fn mount(
         &self,

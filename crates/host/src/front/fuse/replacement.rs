@@ -29,7 +29,7 @@ impl Unattached {
     /// The kernel is too old, or this is not root.
     pub(super) fn new(setup: &FuseSetup, is_read_only: bool) -> io::Result<(OwnedFd, Self)> {
         let (kind, subtype) = FILE_SYSTEM_TYPE.split_once('.').expect("a type of FUSE");
-        let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let device = open(super::DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
         for (key, value) in [
             ("source", setup.source.clone()),

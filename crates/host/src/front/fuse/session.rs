@@ -127,10 +127,10 @@ pub(super) struct Broken {
 }
 
 impl Broken {
-    /// It cannot.
-    pub(super) fn set(&self) {
-        self.is_set.set(true);
+    /// It cannot. Answers whether that is news.
+    pub(super) fn set(&self) -> bool {
         self.changed.all();
+        !self.is_set.replace(true)
     }
 
     async fn until_set(&self) {
@@ -396,10 +396,8 @@ impl<S: Store> Session<S> {
         if reply.is_in_slot() {
             return self.carry(len, async move |files: Rc<Files<S>>| {
                 let Some(mut slot) = reply.take_slot() else { return reply.error(libc::EIO) };
-                match files.read(node, offset, &mut slot.payload_mut()[..len]).await {
-                    Ok(count) => reply.answer_in(slot, count),
-                    Err(errno) => reply.error_in(slot, errno.number()),
-                }
+                let read = files.read(node, offset, &mut slot.payload_mut()[..len]).await;
+                reply.answer_in(slot, read);
             });
         }
         let buffers = Rc::clone(&self.buffers);

@@ -20,10 +20,10 @@ use std::rc::Rc;
 use evenkeel_engine::env::Env;
 use evenkeel_ext2::Store;
 
-use super::Transport;
 use super::abi::reply::ReplyHead;
 use super::device::Device;
 use super::session::{REQUEST_MAX_BYTES, Session};
+use super::{DEVICE, Transport};
 use crate::event_loop::{Loop, Slot, Transfer};
 use crate::volume::VolumeError;
 use crate::wait::Signal;
@@ -39,9 +39,6 @@ const ENDS: [i32; 3] = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
 
 /// Which processors there may be.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
-
-/// Opening it loads the kernel's module.
-const DEVICE: &str = "/dev/fuse";
 
 /// Whether the kernel offers it. Absent before Linux 6.14, and where the module is not loaded.
 const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -64,6 +61,7 @@ fn queues_here(event_loop: &Loop) -> Result<usize, String> {
     if !event_loop.takes_slots() {
         return Err("this kernel has no such io_uring, or forbids it".to_owned());
     }
+    // That loads the kernel's module.
     let _why_not_is_told_when_it_is_mounted = fs::File::open(DEVICE);
     if !fs::read_to_string(ENABLED).is_ok_and(|enabled| enabled.trim() == "Y") {
         return Err(format!("the kernel does not offer it; as root, from Linux 6.14 on: echo Y > {ENABLED}"));
@@ -111,9 +109,9 @@ async fn serve_slot<S: Store>(session: &Session<S>, queue: u16, slot: Slot) {
     }
     if let Err(error) = fetched
         && !ENDS.contains(&error.raw_os_error().unwrap_or_default())
+        && session.broken.set()
     {
         tracing::error!(target: "evenkeel", "the kernel takes no answers over io_uring any more: {error}");
-        session.broken.set();
     }
 }
 
