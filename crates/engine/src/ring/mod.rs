@@ -22,6 +22,7 @@ mod background;
 mod backlog;
 pub(crate) mod copying;
 mod drain;
+mod frame_length;
 mod gate;
 mod idle_latency;
 mod member;
@@ -144,6 +145,8 @@ pub(crate) struct Ring<E, M> {
     client_read_ns: Cell<u64>,
     /// As many when the window was last chosen.
     reads_before: Cell<u64>,
+    /// How long members write before one leaves that has more.
+    frame_length: frame_length::FrameLength,
     /// Whose turn comes next.
     next_writer: Cell<usize>,
     window: RefCell<window::Window>,
@@ -206,6 +209,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             client_reads: Cell::default(),
             client_read_ns: Cell::default(),
             reads_before: Cell::default(),
+            frame_length: frame_length::FrameLength::default(),
             next_writer: Cell::default(),
             window: RefCell::new(window::Window::new(options.window, options.policy == Policy::Auto)),
             backlog: backlog::Backlog::default(),

@@ -8,7 +8,8 @@
 //! 1. A member is not read from the moment when it enters its turn until it has rested behind it. Where all write, since
 //!    nobody has read for long, they do not rest.
 //! 2. The next one enters when the one before has left: so many read as were chosen, during the change too.
-//! 3. A turn ends early when nothing is left to write, nor comes before long. While nothing waits, all read.
+//! 3. A turn ends early when nothing is left to write, nor comes before long, or where all have written sooner for it
+//!    ([`super::frame_length`]). While nothing waits, all read.
 //! 4. Once turns are kept no more, all write at once, whatever a member that leaves its turn is about. A record that waits
 //!    for a member waits for that no longer than half a turn.
 
@@ -156,12 +157,15 @@ async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) -> bool
         Policy::ReadAround => usize::from(in_sync > 1),
         _ => ring.window.borrow_mut().readers(ring.load(in_sync)),
     };
+    if writers.is_empty() {
+        ring.frame_length.begin();
+    }
     while writers.len() + readers < in_sync {
         let Some(place) = next_writer(layout, writers) else { break };
         enter(layout, place).await;
         writers.push_back(place);
     }
-    write_until_the_end(layout, writers).await;
+    write_until_the_end(layout, writers, ring.frame_ns(in_sync, in_sync - readers)).await;
     if !ring.keeps_turns() {
         return true;
     }
@@ -289,19 +293,15 @@ async fn enter<L: TakesTurns>(layout: &L, place: usize) {
     begin(layout, place);
 }
 
-async fn write_until_the_end<L: TakesTurns>(layout: &L, writers: &VecDeque<usize>) {
+async fn write_until_the_end<L: TakesTurns>(layout: &L, writers: &VecDeque<usize>, frame_ns: u64) {
     let ring = layout.ring();
-    let turn_ns = match ring.options.policy {
-        Policy::ReadAround => QUANTUM_NS,
-        _ => ring.options.turn_ns,
-    };
     let is_done = |place: &usize| {
         let member = &ring.members[*place];
         let is_idle = || !member.gate.has_queued() && member.gate.under_way() == 0;
         !member.is_in_sync() || (is_idle() && !layout.prolongs_turn(*place))
     };
     let all_done = ring.changed.until(|| (!ring.keeps_turns() || writers.iter().all(is_done)).then_some(()));
-    join::first(all_done, ring.env.sleep(turn_ns)).await;
+    join::first(all_done, ring.env.sleep(frame_ns)).await;
 }
 
 async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
@@ -311,6 +311,7 @@ async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
     if member.state.get().takes_writes() && !member.is_in_sync() {
         return;
     }
+    let begun_ns = ring.env.now_ns();
     member.gate.close();
     layout.end_turn(place);
     if !is_planted(Bug::RingLeavesUndrained) {
@@ -328,6 +329,7 @@ async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
     }
     if rests {
         ring.rest(member).await;
+        ring.frame_length.note_left(ring.env.now_ns() - begun_ns);
     }
     if member.state.get() == MemberState::InSync {
         member.role.set(Role::Reading);
@@ -343,6 +345,27 @@ impl<E: Env, M: Drive> Ring<E, M> {
         Load { members, readers_min: self.readers_min(), reads, forecast }
     }
 
+    /// How long members write before one of them leaves that has more, where up to `writers` of `members` write at once.
+    fn frame_ns(&self, members: usize, writers: usize) -> u64 {
+        if self.options.policy == Policy::ReadAround {
+            return QUANTUM_NS;
+        }
+        let most_bytes = self.members.iter().filter(|member| member.is_in_sync());
+        let most_bytes = most_bytes.map(|member| member.gate.queued_bytes()).max().unwrap_or(0);
+        let longest_ns = u128::from(most_bytes) * 1_000_000_000;
+        let longest_ns = longest_ns.checked_div(u128::from(self.drained_bytes_per_s())).unwrap_or(0);
+        let longest_ns = u64::try_from(longest_ns).unwrap_or(u64::MAX);
+        self.frame_length.choose(members, writers, longest_ns, self.options.turn_ns)
+    }
+
+    /// Bytes that a member takes in a second of being busy. All together are known better than each: some may not have had a
+    /// turn of late.
+    fn drained_bytes_per_s(&self) -> u64 {
+        let now_ns = self.env.now_ns();
+        let in_sync = self.members.iter().filter(|member| member.is_in_sync());
+        drain::bytes_per_s(in_sync.map(|member| member.drain.borrow().took(now_ns)))
+    }
+
     /// Members that a read needs.
     pub(crate) fn readers_min(&self) -> usize {
         self.options.stripes.map_or(1, |stripes| stripes.data())
@@ -351,9 +374,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// How long the members need for what waits for them, one after the other.
     pub(super) fn needed_s(&self) -> f64 {
         let in_sync = || self.members.iter().filter(|member| member.is_in_sync());
-        let now_ns = self.env.now_ns();
-        // All together are known better than each: some may not have had a turn of late.
-        let bytes_per_s = drain::bytes_per_s(in_sync().map(|member| member.drain.borrow().took(now_ns)));
+        let bytes_per_s = self.drained_bytes_per_s();
         let seconds_of = |member: &Member<M>| match member.gate.queued_bytes() {
             0 => 0.0,
             queued => queued as f64 / bytes_per_s as f64 + member.idle_latency.rested_ns.get() as f64 / 1e9,

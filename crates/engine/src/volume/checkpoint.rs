@@ -17,6 +17,7 @@ use std::rc::Rc;
 use super::Inner;
 use super::home_writes::{HomeWrites, Outbound, Run};
 use super::homecoming::{Homecoming, in_order_of_age};
+use super::limits::Waiting;
 use crate::counters::add;
 use crate::device::{Extent, FlushScope};
 use crate::env::{Arena, Env};
@@ -47,6 +48,13 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         });
     }
 
+    /// Whether one is due where so much of the room is used.
+    pub(super) fn is_checkpoint_due(&self, fill: f64) -> bool {
+        let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
+        self.admission.limits.get().is_half_full(self.log.used_bytes(), dirty, uncovered)
+            || (self.home.device.keeps_turns() && self.write_back.due.is_early(fill))
+    }
+
     /// Takes everything home that is committed when it begins.
     pub(super) async fn checkpoint(self: &Rc<Self>) -> Result<(), Error> {
         let turn = self.write_back.writer.take().await;
@@ -70,8 +78,12 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let (pages, stuck) = self.load_dirty(&mut sums).await?;
         let guard = self.to_the_end();
         self.admission.throttle.begin_drain(self.env.now_ns());
+        self.write_back.due.begin(self.counters.log_bytes.get());
         let taken_home = self.take_home(&pages, &stuck, &mut sums, next).await;
         guard.done();
+        let limits = self.admission.limits.get();
+        let dirty_fill = limits.fill(0, Waiting { dirty: self.home.dirty_pages(), writing: 0, uncovered: 0 });
+        self.write_back.due.end(self.counters.log_bytes.get(), limits.commit_used_max, dirty_fill);
         if self.home.device.traits().defers_writes {
             self.note_fill();
         }

@@ -213,9 +213,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             Lane::ALL
                 .into_iter()
                 .for_each(|lane| self.group_commit.durable[lane as usize].through(durable.of(lane)));
-            self.note_fill();
-            let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
-            if self.admission.limits.get().is_half_full(self.log.used_bytes(), dirty, uncovered) {
+            let fill = self.note_fill();
+            if self.is_checkpoint_due(fill) {
                 self.want_checkpoint();
             }
             self.pump_soon();

@@ -16,6 +16,7 @@ mod atomic;
 mod cache_size;
 mod check;
 mod checkpoint;
+mod checkpoint_due;
 mod commit;
 mod create;
 mod device;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::checkpoint_due::CheckpointDue;
 use super::direct::DirectWrites;
 use super::fair_lock::FairLock;
 use super::pace::Pace;
@@ -14,6 +15,7 @@ pub(super) struct WriteBack {
     /// Held by whoever writes home: a checkpoint alone, direct writes side by side.
     pub(super) writer: FairLock,
     pub(super) checkpoint_running: Cell<bool>,
+    pub(super) due: CheckpointDue,
     pub(super) direct: DirectWrites,
     /// Why the home device is asked to discard no more, if so.
     pub(super) discards_stopped: Cell<Option<DeviceError>>,
@@ -26,6 +28,7 @@ impl WriteBack {
             pace: Pace::new(tuning),
             writer: FairLock::default(),
             checkpoint_running: Cell::new(false),
+            due: CheckpointDue::default(),
             direct: DirectWrites::default(),
             discards_stopped: Cell::default(),
         }

@@ -318,6 +318,37 @@ fn all_write_at_once_where_turns_fall_behind_though_one_flushes_for_long() {
 }
 
 #[test]
+fn a_checkpoint_begins_early_enough_for_what_comes_while_members_take_turns() {
+    let mut plan = Plan::mirror(2, 1);
+    plan.create.log_bytes = 2 << 20;
+    plan.open.cached_pages_max = 64;
+    plan.ring.window.unread_turns = u32::MAX;
+    let (mut machine, _) = filled(plan, 131);
+    machine.plan.latency.flush_ns = 36_000_000;
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
+        let mut random = Random::new(131);
+        let (mut fills, mut ends) = (vec![0.0_f64], volume.counters().checkpoints);
+        for _ in 0..8000 {
+            run.env.sleep(50_000).await;
+            let bytes = noise(random.number(), PAGE as usize);
+            volume.write(random.below(64) * PAGE, &bytes, Durability::Durable).await.unwrap();
+            let occupancy = volume.occupancy();
+            let fill = occupancy.log_used_bytes as f64 / occupancy.log_max_bytes as f64;
+            let last = fills.last_mut().unwrap();
+            *last = last.max(fill);
+            if volume.counters().checkpoints > ends {
+                ends = volume.counters().checkpoints;
+                fills.push(0.0);
+            }
+        }
+        // The first of them do not know what comes meanwhile.
+        let fullest = fills[3..].iter().copied().fold(0.0, f64::max);
+        assert!(fills.len() > 20 && (0.5..0.87).contains(&fullest), "{fills:?}");
+    });
+}
+
+#[test]
 fn writes_that_wait_for_room_get_it_in_the_order_of_their_coming() {
     let mut plan = Plan::mirror(2, 1);
     plan.create.log_bytes = 8 << 20;
