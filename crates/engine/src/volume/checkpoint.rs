@@ -51,8 +51,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Whether one is due where so much of the room is used.
     pub(super) fn is_checkpoint_due(&self, fill: f64) -> bool {
         let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
+        let device = &self.home.device;
+        let may_be_early = device.keeps_turns() && device.traits().unit_bytes.is_none();
         self.admission.limits.get().is_half_full(self.log.used_bytes(), dirty, uncovered)
-            || (self.home.device.keeps_turns() && self.write_back.due.is_early(fill))
+            || (may_be_early && self.write_back.due.is_early(fill))
     }
 
     /// Takes everything home that is committed when it begins.

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! 1. One begins once half of the log, of memory, or of what it may log images of, is used.
-//! 2. Where drives take turns, room comes back only when all have had theirs: there one begins early enough for what comes
-//!    meanwhile, by what came during the last one.
+//! 2. Where the drives of a mirror take turns, room comes back only when all have had theirs: there one begins early enough for
+//!    what comes meanwhile, by what came during the last one. With stripes it does not: the less goes home at once, the less of
+//!    it is of one stripe.
 
 use std::cell::Cell;
 
