@@ -1,7 +1,7 @@
 //! How long members write before one of them leaves its turn that has more to write.
 //!
 //! Were each to write all it has before the next, the last of them would write by themselves. Where two of three write at
-//! once, half of it each is enough for nobody to wait:
+//! once, and each writes half of what it has at a time, two write throughout:
 //!
 //! ```text
 //!   member 1 │ x x           │ member 1 │ x   x         x: half of what it has
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! 1. No frame is longer than a turn may be.
-//! 2. Members leave with more to write only where all have written sooner for it, though each of them leaves more often:
-//!    leaving takes a flush and a rest.
+//! 2. Members leave with more to write only where all are done sooner for it, though each of them leaves more often: that takes
+//!    a flush and a rest.
 
 use std::cell::Cell;
 
@@ -22,38 +22,46 @@ const LEAVING_MEAN_OVER: u64 = 8;
 /// What is known of the members' turns.
 #[derive(Debug, Default)]
 pub(super) struct FrameLength {
-    /// How long the one needs that has most to write, at most since none had anything.
+    /// How long the one needs that has most to write, at most since nobody was in its turn.
     longest_ns: Cell<u64>,
-    /// How long they take to leave, as a moving mean.
+    /// How long they take to leave, as moving means: until all is durable, and with the rest behind that.
+    settling_ns: Cell<u64>,
     leaving_ns: Cell<u64>,
 }
 
 impl FrameLength {
-    /// Nobody writes: what comes is new.
+    /// Nobody is in its turn: what is to be written is new, or left to those that write by themselves.
     pub(super) fn begin(&self) {
         self.longest_ns.set(0);
     }
 
-    /// A member took so long to leave its turn.
-    pub(super) fn note_left(&self, took_ns: u64) {
-        self.leaving_ns.set((self.leaving_ns.get() * (LEAVING_MEAN_OVER - 1) + took_ns) / LEAVING_MEAN_OVER);
+    /// A member took so long to leave its turn: until all was durable, and with the rest behind that.
+    pub(super) fn note_left(&self, settled_ns: u64, left_ns: u64) {
+        for (mean, took_ns) in [(&self.settling_ns, settled_ns), (&self.leaving_ns, left_ns)] {
+            mean.set(match mean.get() {
+                0 => took_ns,
+                mean_ns => (mean_ns * (LEAVING_MEAN_OVER - 1) + took_ns) / LEAVING_MEAN_OVER,
+            });
+        }
     }
 
-    /// The length of the next frame, in which `writers` of `members` may write, and the one with most to write needs `longest_ns`
-    /// for that; `turn_ns` is the longest.
+    /// The length of the next frame, in which `writers` may write of `members` that have something to write. The one with most
+    /// needs `longest_ns` for that and its flush. `turn_ns` is the longest.
     pub(super) fn choose(&self, members: usize, writers: usize, longest_ns: u64, turn_ns: u64) -> u64 {
         let longest_ns = longest_ns.max(self.longest_ns.get());
         self.longest_ns.set(longest_ns);
-        let leaving_ns = self.leaving_ns.get();
-        let Some(share_ns) = longest_ns.checked_div(writers as u64).map(|share_ns| share_ns.max(leaving_ns))
-        else {
+        let has_last_ones = members > writers && !members.is_multiple_of(writers);
+        if writers < 2 || !has_last_ones || longest_ns == 0 {
             return turn_ns;
-        };
-        // Where the last to leave write by themselves all the same, nothing is won.
-        let in_shares = (members as u64).saturating_mul(share_ns.saturating_add(leaving_ns));
-        let in_full =
-            (members.div_ceil(writers) as u64).saturating_mul(longest_ns.saturating_add(leaving_ns));
-        if in_shares < in_full { share_ns.min(turn_ns) } else { turn_ns }
+        }
+        let leaving_ns = self.leaving_ns.get();
+        let written_ns = longest_ns.saturating_sub(self.settling_ns.get());
+        let share_ns = written_ns.div_ceil(writers as u64).max(leaving_ns).max(1);
+        let rounds_ns =
+            |rounds: usize, ns: u64| (rounds as u64).saturating_mul(ns.saturating_add(leaving_ns));
+        let (in_shares_ns, in_full_ns) =
+            (rounds_ns(members, share_ns), rounds_ns(members.div_ceil(writers), written_ns));
+        if in_shares_ns < in_full_ns { share_ns.min(turn_ns) } else { turn_ns }
     }
 }
 
@@ -64,10 +72,10 @@ mod tests {
     const MS: u64 = 1_000_000;
     const TURN_NS: u64 = 1000 * MS;
 
-    /// Frames of members that leave in so long, in ms, where all have so much to write, and then less.
-    fn frames(members: usize, writers: usize, leaving_ms: u64, longest_ms: &[u64]) -> Vec<u64> {
+    /// Frames of members that rest for so long, in ms, where all have so much to write, and then less.
+    fn frames(members: usize, writers: usize, rest_ms: u64, longest_ms: &[u64]) -> Vec<u64> {
         let length = FrameLength::default();
-        (0..100).for_each(|_| length.note_left(leaving_ms * MS));
+        length.note_left(0, rest_ms * MS);
         let choose = |ms: &u64| length.choose(members, writers, ms * MS, TURN_NS).div_ceil(MS);
         longest_ms.iter().map(choose).collect()
     }
@@ -84,8 +92,33 @@ mod tests {
         assert_eq!(frames(3, 2, 300, &[400]), [1000], "leaving takes as long as writing");
         assert_eq!(frames(3, 1, 50, &[400]), [1000], "one writes at a time");
         assert_eq!(frames(6, 2, 10, &[400]), [1000], "there is no last one");
+        assert_eq!(frames(1, 2, 10, &[400]), [1000], "nor where only one has something");
         assert_eq!(frames(3, 2, 0, &[0]), [1000], "nothing is to be written");
         assert_eq!(frames(3, 0, 50, &[400]), [1000]);
+    }
+
+    #[test]
+    fn a_flush_counts_where_a_member_leaves_and_not_where_it_writes() {
+        let length = FrameLength::default();
+        length.note_left(200 * MS, 300 * MS);
+        // Twice 0.6 s of writes and 0.3 s to leave are as long as three times 0.3 s and 0.3 s.
+        assert_eq!(length.choose(3, 2, 800 * MS, TURN_NS), TURN_NS);
+        assert_eq!(length.choose(3, 2, 1000 * MS, TURN_NS), 400 * MS);
+    }
+
+    #[test]
+    fn how_long_they_take_to_leave_is_a_mean_from_the_first_time_on() {
+        let length = FrameLength::default();
+        length.note_left(8, 80);
+        length.note_left(16, 160);
+        assert_eq!((length.settling_ns.get(), length.leaving_ns.get()), (9, 90));
+    }
+
+    #[test]
+    fn where_leaving_takes_no_time_a_share_is_not_rounded_to_nothing() {
+        assert_eq!(FrameLength::default().choose(3, 2, 1, TURN_NS), TURN_NS);
+        assert_eq!(FrameLength::default().choose(4, 2, 3, TURN_NS), TURN_NS);
+        assert_eq!(FrameLength::default().choose(3, 2, 101, TURN_NS), 51);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! 1. A member is not read from the moment when it enters its turn until it has rested behind it. Where all write, since
 //!    nobody has read for long, they do not rest.
 //! 2. The next one enters when the one before has left: so many read as were chosen, during the change too.
-//! 3. A turn ends early when nothing is left to write, nor comes before long, or where all have written sooner for it
+//! 3. A turn ends early when nothing is left to write, nor comes before long, or where all are done sooner for it
 //!    ([`super::frame_length`]). While nothing waits, all read.
 //! 4. Once turns are kept no more, all write at once, whatever a member that leaves its turn is about. A record that waits
 //!    for a member waits for that no longer than half a turn.
@@ -165,7 +165,7 @@ async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) -> bool
         enter(layout, place).await;
         writers.push_back(place);
     }
-    write_until_the_end(layout, writers, ring.frame_ns(in_sync, in_sync - readers)).await;
+    write_until_the_end(layout, writers, ring.frame_ns(in_sync - readers)).await;
     if !ring.keeps_turns() {
         return true;
     }
@@ -327,10 +327,11 @@ async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
     if member.is_in_sync() && (ring.has_full_turns() || has_work(layout, place)) {
         layout.settle(place).await;
     }
+    let settled_ns = ring.env.now_ns() - begun_ns;
     if rests {
         ring.rest(member).await;
-        ring.frame_length.note_left(ring.env.now_ns() - begun_ns);
     }
+    ring.frame_length.note_left(settled_ns, ring.env.now_ns() - begun_ns);
     if member.state.get() == MemberState::InSync {
         member.role.set(Role::Reading);
     }
@@ -345,17 +346,23 @@ impl<E: Env, M: Drive> Ring<E, M> {
         Load { members, readers_min: self.readers_min(), reads, forecast }
     }
 
-    /// How long members write before one of them leaves that has more, where up to `writers` of `members` write at once.
-    fn frame_ns(&self, members: usize, writers: usize) -> u64 {
+    /// How long members write before one of them leaves that has more, where up to `writers` write at once. With stripes it is
+    /// a turn: shorter frames were not measured there.
+    fn frame_ns(&self, writers: usize) -> u64 {
         if self.options.policy == Policy::ReadAround {
             return QUANTUM_NS;
         }
-        let most_bytes = self.members.iter().filter(|member| member.is_in_sync());
-        let most_bytes = most_bytes.map(|member| member.gate.queued_bytes()).max().unwrap_or(0);
+        let queued = || {
+            let in_sync = self.members.iter().filter(|member| member.is_in_sync());
+            in_sync.map(|member| member.gate.queued_bytes()).filter(|&bytes| bytes > 0)
+        };
+        let Some(most_bytes) = queued().max().filter(|_| self.options.stripes.is_none()) else {
+            return self.options.turn_ns;
+        };
         let longest_ns = u128::from(most_bytes) * 1_000_000_000;
         let longest_ns = longest_ns.checked_div(u128::from(self.drained_bytes_per_s())).unwrap_or(0);
         let longest_ns = u64::try_from(longest_ns).unwrap_or(u64::MAX);
-        self.frame_length.choose(members, writers, longest_ns, self.options.turn_ns)
+        self.frame_length.choose(queued().count(), writers, longest_ns, self.options.turn_ns)
     }
 
     /// Bytes that a member takes in a second of being busy. All together are known better than each: some may not have had a

@@ -48,13 +48,15 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         });
     }
 
-    /// Whether one is due where so much of the room is used.
-    pub(super) fn is_checkpoint_due(&self, fill: f64) -> bool {
-        let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
-        let device = &self.home.device;
-        let may_be_early = device.keeps_turns() && device.traits().unit_bytes.is_none();
-        self.admission.limits.get().is_half_full(self.log.used_bytes(), dirty, uncovered)
-            || (may_be_early && self.write_back.due.is_early(fill))
+    /// Whether one is due.
+    pub(super) fn is_checkpoint_due(&self) -> bool {
+        let (limits, device) = (self.admission.limits.get(), &self.home.device);
+        let (waiting, logged_bytes) = (self.waiting(), self.log.used_bytes());
+        let may_be_early = || {
+            device.keeps_turns() && device.traits().unit_bytes.is_none() && self.write_back.writer.is_free()
+        };
+        limits.is_half_full(logged_bytes, waiting.dirty, waiting.uncovered)
+            || (may_be_early() && self.write_back.due.is_early(limits.used(logged_bytes, waiting)))
     }
 
     /// Takes everything home that is committed when it begins.
@@ -76,16 +78,16 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// The same, after which the volume has the layout `next`.
     pub(super) async fn checkpoint_into(self: &Rc<Self>, next: Option<&Rc<Layout>>) -> Result<(), Error> {
         self.check_alive()?;
+        self.write_back.due.begin(self.counters.log_bytes.get());
         let mut sums = self.home.table.hold_none();
         let (pages, stuck) = self.load_dirty(&mut sums).await?;
         let guard = self.to_the_end();
         self.admission.throttle.begin_drain(self.env.now_ns());
-        self.write_back.due.begin(self.counters.log_bytes.get());
         let taken_home = self.take_home(&pages, &stuck, &mut sums, next).await;
         guard.done();
-        let limits = self.admission.limits.get();
-        let dirty_fill = limits.fill(0, Waiting { dirty: self.home.dirty_pages(), writing: 0, uncovered: 0 });
-        self.write_back.due.end(self.counters.log_bytes.get(), limits.commit_used_max, dirty_fill);
+        let one = self.admission.limits.get().used(1, Waiting { dirty: 1, writing: 0, uncovered: 0 });
+        let became_dirty = self.home.dirty_pages().saturating_sub(stuck.len());
+        self.write_back.due.end(self.counters.log_bytes.get(), became_dirty, one);
         if self.home.device.traits().defers_writes {
             self.note_fill();
         }

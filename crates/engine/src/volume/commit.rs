@@ -213,8 +213,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             Lane::ALL
                 .into_iter()
                 .for_each(|lane| self.group_commit.durable[lane as usize].through(durable.of(lane)));
-            let fill = self.note_fill();
-            if self.is_checkpoint_due(fill) {
+            self.note_fill();
+            if self.is_checkpoint_due() {
                 self.want_checkpoint();
             }
             self.pump_soon();

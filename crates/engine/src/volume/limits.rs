@@ -175,11 +175,18 @@ impl Limits {
     /// have to log an image of.
     pub(super) fn fill(&self, log_used_bytes: u64, waiting: Waiting) -> f64 {
         let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
-        let Waiting { dirty, writing, uncovered } = waiting;
-        of(log_used_bytes, self.commit_used_max)
-            .max(of((dirty + writing) as u64, self.held_pages_max() as u64))
+        let Waiting { dirty, uncovered, .. } = waiting;
+        let [log, memory] = self.used(log_used_bytes, waiting);
+        log.max(memory)
             .max(of(dirty as u64, self.named_pages_max as u64))
             .max(of(uncovered as u64, self.image_pages_max as u64))
+    }
+
+    /// What is used of the log and of memory for pages, each of 1.
+    pub(super) fn used(&self, log_used_bytes: u64, waiting: Waiting) -> [f64; 2] {
+        let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
+        let held_pages = (waiting.dirty + waiting.writing) as u64;
+        [of(log_used_bytes, self.commit_used_max), of(held_pages, self.held_pages_max() as u64)]
     }
 
     /// Whether there may be so many pages in memory that are not home. Where they come home one after the other, those on

@@ -348,6 +348,47 @@ fn a_checkpoint_begins_early_enough_for_what_comes_while_members_take_turns() {
     });
 }
 
+/// How long a checkpoint takes three members, and how many turns they take for it, where so many read.
+fn checkpoint_of_three(readers: usize, rest_ns: u64) -> (u64, u64) {
+    let mut plan = Plan::mirror(3, 1);
+    plan.create.log_bytes = 4 << 20;
+    plan.open.cached_pages_max = 64;
+    (plan.ring.window.fixed, plan.ring.rest_ns) = (Some(readers), rest_ns);
+    plan.ring.window.unread_turns = u32::MAX;
+    (plan.ring.turn_ns, plan.ring.depth_max) = (1_000_000_000, 1);
+    let (mut machine, _) = filled(plan, 137);
+    machine.plan.latency.write_ns = 1_000_000;
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
+        let mut took = (0, 0);
+        // By the first of them it is known how fast members write, and how they leave.
+        for round in 0..3 {
+            for page in (0..60).step_by(2) {
+                volume
+                    .write(page * PAGE, &noise(round * 64 + page, PAGE as usize), Durability::Durable)
+                    .await
+                    .unwrap();
+            }
+            let turns = || ring.members().iter().map(|member| member.turns).sum::<u64>();
+            let (began_ns, turns_before) = (run.env.now_ns(), turns());
+            volume.checkpoint().await.unwrap();
+            took = (run.env.now_ns() - began_ns, turns() - turns_before);
+        }
+        took
+    })
+}
+
+#[test]
+fn three_members_of_which_two_may_write_are_done_in_half_the_time_of_one_after_the_other() {
+    for rest_ns in [0, 200_000] {
+        let (alone_ns, turns_alone) = checkpoint_of_three(2, rest_ns);
+        let (two_ns, turns) = checkpoint_of_three(1, rest_ns);
+        assert!(turns > turns_alone, "none left with more to write: {turns} turns, {turns_alone}");
+        assert!(turns <= 2 * turns_alone, "they left for nothing: {turns} turns, {turns_alone}");
+        assert!(10 * two_ns < 6 * alone_ns, "{two_ns} of {alone_ns} ns, rest {rest_ns}");
+    }
+}
+
 #[test]
 fn writes_that_wait_for_room_get_it_in_the_order_of_their_coming() {
     let mut plan = Plan::mirror(2, 1);
