@@ -346,17 +346,19 @@ impl<E: Env, M: Drive> Ring<E, M> {
         Load { members, readers_min: self.readers_min(), reads, forecast }
     }
 
-    /// How long members write before one of them leaves that has more, where up to `writers` write at once. With stripes it is
-    /// a turn: shorter frames were not measured there.
+    /// How long members write before one of them leaves that has more, where up to `writers` write at once: a turn, but for
+    /// mirrors with log devices. Members that hold the journal are not kept from it by a turn that is short, and with stripes
+    /// shorter frames were not measured.
     fn frame_ns(&self, writers: usize) -> u64 {
         if self.options.policy == Policy::ReadAround {
             return QUANTUM_NS;
         }
+        let may_be_short = self.options.stripes.is_none() && self.options.log_bytes == 0;
         let queued = || {
             let in_sync = self.members.iter().filter(|member| member.is_in_sync());
             in_sync.map(|member| member.gate.queued_bytes()).filter(|&bytes| bytes > 0)
         };
-        let Some(most_bytes) = queued().max().filter(|_| self.options.stripes.is_none()) else {
+        let Some(most_bytes) = queued().max().filter(|_| may_be_short) else {
             return self.options.turn_ns;
         };
         let longest_ns = u128::from(most_bytes) * 1_000_000_000;
