@@ -15,6 +15,7 @@
 //!    a flush and a rest.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 
 /// Turns over which the moving mean goes of how long members take to leave them.
 const LEAVING_MEAN_OVER: u64 = 8;
@@ -56,12 +57,32 @@ impl FrameLength {
         }
         let leaving_ns = self.leaving_ns.get();
         let written_ns = longest_ns.saturating_sub(self.settling_ns.get());
-        let share_ns = written_ns.div_ceil(writers as u64).max(leaving_ns).max(1);
-        let rounds_ns =
-            |rounds: usize, ns: u64| (rounds as u64).saturating_mul(ns.saturating_add(leaving_ns));
-        let (in_shares_ns, in_full_ns) =
-            (rounds_ns(members, share_ns), rounds_ns(members.div_ceil(writers), written_ns));
-        if in_shares_ns < in_full_ns { share_ns.min(turn_ns) } else { turn_ns }
+        let share_ns = written_ns.div_ceil(writers as u64).max(leaving_ns).clamp(1, turn_ns.max(1));
+        let done_ns = |frame_ns: u64| all_done_ns((members, writers), written_ns, frame_ns, leaving_ns);
+        // What takes longer than a turn is written in shares as it is.
+        if written_ns <= turn_ns && done_ns(share_ns) < done_ns(turn_ns) { share_ns } else { turn_ns }
+    }
+}
+
+/// When all of `members` have written for `written_ns` and left, where up to `writers` of them write at once: in frames as
+/// [`super::turns`] has them. While some leave, the others write on, and none begins.
+fn all_done_ns((members, writers): (usize, usize), written_ns: u64, frame_ns: u64, leaving_ns: u64) -> u64 {
+    let mut waiting: VecDeque<u64> = std::iter::repeat_n(written_ns, members).collect();
+    let (mut writing, mut now_ns) = (VecDeque::new(), 0_u64);
+    loop {
+        let beginning = waiting.len().min(writers - writing.len());
+        writing.extend(waiting.drain(..beginning));
+        let Some(&longest_ns) = writing.iter().max() else { return now_ns };
+        let write_on = |writing: &mut VecDeque<u64>, for_ns: u64| {
+            writing.iter_mut().for_each(|left_ns| *left_ns = left_ns.saturating_sub(for_ns));
+        };
+        write_on(&mut writing, frame_ns.min(longest_ns));
+        match writing.contains(&0) {
+            true => writing.retain(|&left_ns| left_ns > 0),
+            false => waiting.extend(writing.pop_front()),
+        }
+        write_on(&mut writing, leaving_ns);
+        now_ns = now_ns.saturating_add(frame_ns.min(longest_ns)).saturating_add(leaving_ns);
     }
 }
 
@@ -84,7 +105,7 @@ mod tests {
     fn each_writes_a_share_of_what_came_where_leaving_takes_little() {
         assert_eq!(frames(3, 2, 50, &[400, 300, 200]), [200, 200, 200]);
         assert_eq!(frames(5, 4, 10, &[400, 300]), [100, 100]);
-        assert_eq!(frames(5, 4, 10, &[9000]), [1000], "no longer than a turn");
+        assert_eq!(frames(5, 4, 10, &[9000]), [1000], "a turn is a share of that already");
     }
 
     #[test]
@@ -101,9 +122,21 @@ mod tests {
     fn a_flush_counts_where_a_member_leaves_and_not_where_it_writes() {
         let length = FrameLength::default();
         length.note_left(200 * MS, 300 * MS);
-        // Twice 0.6 s of writes and 0.3 s to leave are as long as three times 0.3 s and 0.3 s.
-        assert_eq!(length.choose(3, 2, 800 * MS, TURN_NS), TURN_NS);
-        assert_eq!(length.choose(3, 2, 1000 * MS, TURN_NS), 400 * MS);
+        // Two thirds of a second to write: two turns take less than three shares of that, of which each takes as long to leave.
+        assert_eq!(length.choose(3, 2, 600 * MS, TURN_NS), TURN_NS);
+        assert_eq!(length.choose(3, 2, 1100 * MS, TURN_NS), 450 * MS);
+    }
+
+    #[test]
+    fn when_all_are_done_is_as_in_turns() {
+        let done = |of, frame_ns| all_done_ns(of, 36, frame_ns, 15);
+        assert_eq!(done((2, 1), 100), 2 * (36 + 15));
+        assert_eq!(done((3, 2), 100), 2 * (36 + 15), "the third writes by itself");
+        // The first leaves with 18 to write, the second writes on and is done by the next frame, the third and the first by the last.
+        assert_eq!(done((3, 2), 18), 3 * (18 + 15));
+        assert_eq!(all_done_ns((5, 4), 400, 100, 0), 500);
+        // Three of five write, and leaving takes nearly as long: most is written while others leave.
+        assert_eq!([100, 40].map(|frame_ns| all_done_ns((5, 3), 50, frame_ns, 40)), [180, 280]);
     }
 
     #[test]

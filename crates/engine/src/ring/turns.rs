@@ -347,8 +347,8 @@ impl<E: Env, M: Drive> Ring<E, M> {
     }
 
     /// How long members write before one of them leaves that has more, where up to `writers` write at once: a turn, but for
-    /// mirrors with log devices. Members that hold the journal are not kept from it by a turn that is short, and with stripes
-    /// shorter frames were not measured.
+    /// mirrors with log devices. Where members hold the journal, a turn in which something was logged lasts its full time; with
+    /// stripes shorter frames were not measured.
     fn frame_ns(&self, writers: usize) -> u64 {
         if self.options.policy == Policy::ReadAround {
             return QUANTUM_NS;
