@@ -165,7 +165,7 @@ async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) -> bool
         enter(layout, place).await;
         writers.push_back(place);
     }
-    write_until_the_end(layout, writers, ring.frame_ns(in_sync - readers)).await;
+    write_until_the_end(layout, writers, ring.frame_ns(writers, in_sync - readers)).await;
     if !ring.keeps_turns() {
         return true;
     }
@@ -349,22 +349,23 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// How long members write before one of them leaves that has more, where up to `writers` write at once: a turn, but for
     /// mirrors with log devices. Where members hold the journal, a turn in which something was logged lasts its full time; with
     /// stripes shorter frames were not measured.
-    fn frame_ns(&self, writers: usize) -> u64 {
-        if self.options.policy == Policy::ReadAround {
-            return QUANTUM_NS;
+    fn frame_ns(&self, writers: &VecDeque<usize>, writers_max: usize) -> u64 {
+        let turn_ns = match self.options.policy {
+            Policy::ReadAround => return QUANTUM_NS,
+            _ => self.options.turn_ns,
+        };
+        if self.options.stripes.is_some() || self.options.log_bytes > 0 {
+            return turn_ns;
         }
-        let may_be_short = self.options.stripes.is_none() && self.options.log_bytes == 0;
-        let queued = || {
-            let in_sync = self.members.iter().filter(|member| member.is_in_sync());
-            in_sync.map(|member| member.gate.queued_bytes()).filter(|&bytes| bytes > 0)
-        };
-        let Some(most_bytes) = queued().max().filter(|_| may_be_short) else {
-            return self.options.turn_ns;
-        };
+        // Who is done and has not left keeps others from their turns.
+        let queued_bytes = |place: usize| self.members[place].gate.queued_bytes();
+        let mut taking_part = self.places_in_sync();
+        taking_part.retain(|place| queued_bytes(*place) > 0 || writers.contains(place));
+        let most_bytes = taking_part.iter().map(|&place| queued_bytes(place)).max().unwrap_or(0);
         let longest_ns = u128::from(most_bytes) * 1_000_000_000;
         let longest_ns = longest_ns.checked_div(u128::from(self.drained_bytes_per_s())).unwrap_or(0);
         let longest_ns = u64::try_from(longest_ns).unwrap_or(u64::MAX);
-        self.frame_length.choose(queued().count(), writers, longest_ns, self.options.turn_ns)
+        self.frame_length.choose(taking_part.len(), writers_max, longest_ns, turn_ns)
     }
 
     /// Bytes that a member takes in a second of being busy. All together are known better than each: some may not have had a

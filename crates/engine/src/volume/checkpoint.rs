@@ -85,9 +85,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         self.admission.throttle.begin_drain(self.env.now_ns());
         let taken_home = self.take_home(&pages, &stuck, &mut sums, next).await;
         guard.done();
-        let one = self.admission.limits.get().used(1, Waiting { dirty: 1, writing: 0, uncovered: 0 });
+        let each = self.admission.limits.get().used(1, Waiting { dirty: 1, writing: 0, uncovered: 0 });
         let became_dirty = self.home.dirty_pages().saturating_sub(stuck.len());
-        self.write_back.due.end(self.counters.log_bytes.get(), became_dirty, one);
+        self.write_back.due.end(self.counters.log_bytes.get(), became_dirty, each);
         if self.home.device.traits().defers_writes {
             self.note_fill();
         }

@@ -42,12 +42,11 @@ impl CheckpointDue {
         self.logged_before.set(logged_bytes);
     }
 
-    /// It ends. So many bytes were logged ever, and `room` is what one byte and one page are of the log and of memory; so many
-    /// pages became dirty meanwhile.
-    pub(super) fn end(&self, logged_bytes: u64, dirty_pages: usize, room: Room) {
+    /// It ends. So many bytes were logged ever, and so many pages became dirty meanwhile. `each` is what one byte and one page use.
+    pub(super) fn end(&self, logged_bytes: u64, dirty_pages: usize, each: Room) {
         let logged_bytes = logged_bytes.saturating_sub(self.logged_before.get());
         let [before_log, before_memory] = self.came.get();
-        let came = [logged_bytes as f64 * room[0], dirty_pages as f64 * room[1]];
+        let came = [logged_bytes as f64 * each[0], dirty_pages as f64 * each[1]];
         self.came.set([came[0].max(before_log / 2.0), came[1].max(before_memory / 2.0)]);
     }
 
@@ -63,12 +62,12 @@ mod tests {
     use super::*;
 
     /// A log of 1000 bytes, and memory for 100 pages.
-    const ROOM: Room = [0.001, 0.01];
+    const EACH: Room = [0.001, 0.01];
 
     /// A checkpoint during which so much came.
     fn one(due: &CheckpointDue, logged_bytes: u64, dirty_pages: usize) {
         due.begin(7_000);
-        due.end(7_000 + logged_bytes, dirty_pages, ROOM);
+        due.end(7_000 + logged_bytes, dirty_pages, EACH);
     }
 
     /// Whether one is due early behind that, where so much is used.

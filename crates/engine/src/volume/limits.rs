@@ -1,5 +1,6 @@
 //! What the size of the log and the kind of its drives allow.
 
+use super::checkpoint_due::Room;
 use super::write::ZERO_CHUNK_PAGES;
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
@@ -183,7 +184,7 @@ impl Limits {
     }
 
     /// What is used of the log and of memory for pages, each of 1.
-    pub(super) fn used(&self, log_used_bytes: u64, waiting: Waiting) -> [f64; 2] {
+    pub(super) fn used(&self, log_used_bytes: u64, waiting: Waiting) -> Room {
         let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
         let held_pages = (waiting.dirty + waiting.writing) as u64;
         [of(log_used_bytes, self.commit_used_max), of(held_pages, self.held_pages_max() as u64)]
