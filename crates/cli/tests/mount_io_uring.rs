@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use evenkeel_host::program::is_root;
@@ -86,7 +86,9 @@ fn requests_come_over_io_uring_where_the_kernel_offers_it_and_are_answered_as_by
     let mut held = fs::File::create(mounted.at("held")).unwrap();
     held.write_all(b"synced").and_then(|()| held.sync_all()).unwrap();
     mounted.stop();
-    assert_eq!(held.write_all(b"lost").unwrap_err().kind(), std::io::ErrorKind::NotConnected);
+    // The kernel takes the process's ring apart behind its end: a call until then is under way.
+    let told = held.write_all(b"lost").unwrap_err();
+    assert!(matches!(told.kind(), ErrorKind::NotConnected | ErrorKind::ConnectionAborted), "{told}");
     drop(held);
     judge(&volume);
 
