@@ -40,7 +40,7 @@ const JOBS: &[Job] = &[
         name: "kills",
         about: "200 kills of the server's process under load, and 200 with the loss of its memory",
         variables: &[("EVENKEEL_KILLS", "200")],
-        cargo: &["test", "--locked", "-p", "evenkeel", "--test", "served_kills", "--", "--nocapture"],
+        cargo: &["test", "--locked", "-p", "evenkeel", "--test", "served", "kills::", "--", "--nocapture"],
         figures: &[" requests answered, "],
     },
     Job {
@@ -53,7 +53,7 @@ const JOBS: &[Job] = &[
             "-p",
             "evenkeel",
             "--test",
-            "served_kills",
+            "served",
             "--",
             "--nocapture",
             "a_kill_at_any_moment_takes_no_acknowledged_write",
