@@ -32,6 +32,15 @@ pub enum Event {
         /// How long, in ns.
         waited_ns: u64,
     },
+    /// A durable record of the log takes at least twice as long as it used to, or half as long, and has for ten seconds.
+    RecordsChanged {
+        /// Bytes of such a record.
+        bytes: u64,
+        /// What half of them took at most before, in ns.
+        before_ns: u64,
+        /// What half of them take now, in ns.
+        now_ns: u64,
+    },
     /// A drive failed to discard: it is asked no more in this opening. It is as well as before.
     DiscardsStopped {
         /// Which member of a ring, by its place; `None` for the one home device.

@@ -52,6 +52,8 @@ pub enum Remedy {
     },
     /// Have the pages named that are damaged.
     NameDamagedPages,
+    /// Try anew which settings suit the drives.
+    TuneAnew,
     /// Look at the counts of events.
     LookAtCounts,
     /// Make a volume first.

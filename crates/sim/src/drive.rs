@@ -73,7 +73,7 @@ struct State {
     image: SharedImage,
     env: SimEnv,
     cuts: Cuts,
-    latency: Latency,
+    latency: Cell<Latency>,
     cache: Option<SharedCache>,
     faults: RefCell<Faults>,
     random: RefCell<Random>,
@@ -128,7 +128,7 @@ impl SimDrive {
             image,
             env,
             cuts,
-            latency,
+            latency: Cell::new(latency),
             cache,
             faults: RefCell::new(faults),
             random: RefCell::new(Random::new(seed)),
@@ -164,6 +164,11 @@ impl SimDrive {
     /// Acknowledgements of what was not durable as such.
     pub fn lied(&self) -> u64 {
         self.0.lied.get()
+    }
+
+    /// Operations that begin from now on take this long.
+    pub fn set_latency(&self, latency: Latency) {
+        self.0.latency.set(latency);
     }
 
     /// From here on it does these things wrong, and only these. Operation numbers still count from the
@@ -216,7 +221,7 @@ impl SimDrive {
     }
 
     async fn take_time(&self, base_ns: u64, len_bytes: u64) {
-        let duration_ns = self.0.latency.draw_ns(base_ns, len_bytes, &mut self.0.random.borrow_mut());
+        let duration_ns = self.0.latency.get().draw_ns(base_ns, len_bytes, &mut self.0.random.borrow_mut());
         self.0.env.sleep(duration_ns).await;
     }
 
@@ -353,7 +358,7 @@ impl Device for SimDrive {
         if sees_begin {
             self.image().read(offset, into);
         }
-        self.take_time(self.0.latency.read_ns, extent.len).await;
+        self.take_time(self.0.latency.get().read_ns, extent.len).await;
         if self.0.cuts.is_stopped() {
             return pending().await;
         }
@@ -425,8 +430,8 @@ impl Device for SimDrive {
             return pending().await;
         }
         let base_ns = match durability {
-            Durability::Buffered => self.0.latency.draw_write_ns(&mut self.0.random.borrow_mut()),
-            Durability::Durable => self.0.latency.durable_write_ns,
+            Durability::Buffered => self.0.latency.get().draw_write_ns(&mut self.0.random.borrow_mut()),
+            Durability::Durable => self.0.latency.get().durable_write_ns,
         };
         self.take_time(base_ns, extent.len).await;
         if !self.happens(Step::CompleteWrite, extent, 0) {
@@ -468,7 +473,7 @@ impl Device for SimDrive {
         let fails = self.faults().failing_flushes.contains(&before.flushes);
         let lies = self.faults().lying_flushes.contains(&before.flushes);
         let began_at = self.image().completions();
-        self.take_time(self.0.latency.flush_ns, 0).await;
+        self.take_time(self.0.latency.get().flush_ns, 0).await;
         if !self.happens(Step::CompleteFlush, extent, digest) {
             return pending().await;
         }
@@ -507,7 +512,7 @@ impl Device for SimDrive {
         let id = payload
             .filter(|_| !fails)
             .map(|payload| self.image_mut().begin_write(extent, payload, Durability::Buffered));
-        self.take_time(self.0.latency.discard_ns, 0).await;
+        self.take_time(self.0.latency.get().discard_ns, 0).await;
         if !self.happens(Step::CompleteDiscard, extent, 0) {
             return pending().await;
         }

@@ -20,6 +20,9 @@ pub(crate) fn advise(remedy: &Remedy) -> Option<String> {
             format!("`evenkeel salvage {folder} IMAGE` copies its pages{renew}")
         }
         Remedy::NameDamagedPages => "`evenkeel check` names them".to_owned(),
+        Remedy::TuneAnew => {
+            "once it is not served, `evenkeel tune --dry-run` tries which settings suit it now".to_owned()
+        }
         Remedy::LookAtCounts => "`evenkeel status --json` counts them".to_owned(),
         Remedy::MakeVolume => "make one with `evenkeel create`".to_owned(),
         Remedy::LookAtStatus => {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use evenkeel_host::service::events::state::{Reason, StateStatus};
-use evenkeel_host::service::status::{Status, WaiterStatus};
+use evenkeel_host::service::status::{LogCost, Status, WaiterStatus};
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::rescue::{Deprived, deprived_process};
 use evenkeel_host::volume::{STATUS_SOCKET, has_waiting_writes, is_in_use, user_of};
@@ -100,6 +100,21 @@ fn state(state: &StateStatus) -> Vec<String> {
     }
 }
 
+/// What a durable write to the log takes.
+fn log_cost(cost: &LogCost) -> String {
+    let (latency, bytes) = (format::seconds(cost.latency_s), format::bytes_f64(cost.record_bytes as f64));
+    let model = match (cost.fixed_s, cost.bytes_per_s, cost.batch_bytes) {
+        (Some(fixed_s), Some(bytes_per_s), Some(batch_bytes)) => format!(
+            "; l {}, B {}, l x B {}",
+            format::seconds(fixed_s),
+            format::rate(bytes_per_s),
+            format::bytes_f64(batch_bytes)
+        ),
+        _ => String::new(),
+    };
+    format!("{latency} for a durable write of {bytes}{model}")
+}
+
 /// What `status` prints.
 pub(super) fn text(status: &Status) -> String {
     let (volume, server, counters) = (&status.volume, &status.server, &status.counters);
@@ -174,6 +189,9 @@ pub(super) fn text(status: &Status) -> String {
                 format::counted(counters.checkpoints, "checkpoint")
             ),
         );
+    }
+    if let Some(cost) = &status.log_cost {
+        line("log takes", log_cost(cost));
     }
     if let Some(it) = &status.file_system {
         line(

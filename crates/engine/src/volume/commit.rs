@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use super::Inner;
 use super::limits::Waiting;
+use super::record_cost::{RecordCosts, Step};
 use crate::buffer::queue::Lane;
 use crate::buffer::{Batch, BatchMax};
 use crate::counters::add;
@@ -33,6 +34,8 @@ pub(super) struct GroupCommit {
     pub(super) durable: [Line; 2],
     /// A task is about to start what commits it can.
     pub(super) pump_comes: Cell<bool>,
+    /// What records take.
+    pub(super) costs: RecordCosts,
 }
 
 /// Commits under way, and what is used again by the next.
@@ -77,17 +80,25 @@ struct Commit {
     builder: Option<RecordBuilder>,
 }
 
+/// A commit that is to be written.
+struct Begun {
+    slot: Slot,
+    builder: RecordBuilder,
+    /// Bytes of its record.
+    bytes: u64,
+}
+
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Starts as many commits as may be under way.
     pub(super) fn pump(self: &Rc<Self>) {
         while self.log.failure().is_none() {
-            let Some((slot, builder)) = self.begin_commit() else { return };
+            let Some(begun) = self.begin_commit() else { return };
             let inner = Rc::clone(self);
-            self.env.spawn(async move { inner.carry_out(slot, builder).await });
+            self.env.spawn(async move { inner.carry_out(begun).await });
         }
     }
 
-    fn begin_commit(self: &Rc<Self>) -> Option<(Slot, RecordBuilder)> {
+    fn begin_commit(self: &Rc<Self>) -> Option<Begun> {
         let mut commits = self.group_commit.commits.borrow_mut();
         if commits.held || commits.in_flight.len() >= commits.useful_max(self.options.commits_in_flight_max) {
             return None;
@@ -132,7 +143,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         add(&self.counters.committed_units, batch.units.len() as u64);
         add(&self.counters.delta_bytes, batch.payload_bytes as u64);
         commits.in_flight.push_back(Commit { sequence: slot.sequence, batch, builder: None });
-        Some((slot, builder))
+        Some(Begun { slot, builder, bytes: len })
     }
 
     fn next_batch(&self, commits: &mut Commits) -> Option<Batch> {
@@ -156,12 +167,18 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         Some(batch)
     }
 
-    async fn carry_out(self: Rc<Self>, slot: Slot, mut builder: RecordBuilder) {
+    async fn carry_out(self: Rc<Self>, Begun { slot, mut builder, bytes }: Begun) {
         let meaning = HeaderFields { kind: RecordKind::Commit, through: 0 };
         let (began_ns, began) = (self.env.now_ns(), self.write_back.pace.quiet());
+        let is_alone = || self.group_commit.commits.borrow().in_flight.len() == 1;
+        let began_alone = is_alone();
         let written = self.log.write(slot, meaning, &mut builder).await;
-        let took_ns = self.env.now_ns().saturating_sub(began_ns);
-        self.write_back.pace.note_record(began, took_ns);
+        let now_ns = self.env.now_ns();
+        let took_ns = now_ns.saturating_sub(began_ns);
+        let had_drives = self.write_back.pace.note_record(began, took_ns) && began_alone && is_alone();
+        if had_drives && written.is_ok() {
+            self.note_cost(now_ns, bytes, took_ns);
+        }
         let mut commits = self.group_commit.commits.borrow_mut();
         commits.note_latency(took_ns);
         if let Some(commit) = commits.in_flight.iter_mut().find(|commit| commit.sequence == slot.sequence) {
@@ -171,6 +188,14 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         match written {
             Ok(()) => self.finish_commits(),
             Err(_) => self.tell_failure(),
+        }
+    }
+
+    /// A record that had the drives to itself took so long.
+    fn note_cost(&self, now_ns: u64, bytes: u64, took_ns: u64) {
+        if let Some(Step { bytes, before_ns, now_ns }) = self.group_commit.costs.note(now_ns, bytes, took_ns)
+        {
+            self.events.note(Event::RecordsChanged { bytes, before_ns, now_ns });
         }
     }
 

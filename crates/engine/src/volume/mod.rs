@@ -33,6 +33,7 @@ mod limits;
 mod open;
 mod pace;
 mod read_only;
+mod record_cost;
 mod recover;
 mod renew_log;
 mod renew_mirror_logs;
@@ -74,6 +75,7 @@ pub use inspect::{Inspection, inspect};
 use limits::Waiting;
 pub use limits::{ATOMIC_MAX_BYTES, log_bytes_min};
 pub(crate) use read_only::Basis;
+pub use record_cost::{CostLine, RecordCost};
 pub(crate) use recover::UnverifiedTable;
 pub use renew_log::{LogRenewal, check_log_is_lost, plan_log_renewal, renew_log};
 pub use renew_mirror_logs::{
@@ -237,6 +239,11 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     /// What was done so far.
     pub fn counters(&self) -> Snapshot {
         self.0.counters.snapshot()
+    }
+
+    /// What a durable record of its log takes, as its commits show so far.
+    pub fn record_cost(&self) -> Option<RecordCost> {
+        self.0.group_commit.costs.known()
     }
 
     /// What happened to it.

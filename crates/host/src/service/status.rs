@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
+use evenkeel_engine::volume::RecordCost;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +66,9 @@ pub struct Status {
     pub tuned: Option<Tuned>,
     /// How full it is.
     pub occupancy: Occupancy,
+    /// What a durable write to its log takes, as its commits show; missing until there were enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_cost: Option<LogCost>,
     /// What it did since it was opened.
     pub counters: Counters,
     /// What its clients asked for, since it was opened.
@@ -172,6 +176,39 @@ pub struct Occupancy {
     pub table_bytes: u64,
     /// Bytes that there may be of them.
     pub pages_max_bytes: u64,
+}
+
+/// What a durable record takes in the log, where nothing else is under way: `fixed_s + x / bytes_per_s` for `x` bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LogCost {
+    /// Bytes of the records there were most of.
+    pub record_bytes: u64,
+    /// What half of those take at most.
+    pub latency_s: f64,
+    /// l: what a record takes however small it is; missing where records are too much alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_s: Option<f64>,
+    /// B: the rate at which bytes pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<f64>,
+    /// l x B: the batch at which throughput over latency is greatest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_bytes: Option<f64>,
+    /// Records that this is estimated from.
+    pub records: u64,
+}
+
+impl From<RecordCost> for LogCost {
+    fn from(known: RecordCost) -> Self {
+        Self {
+            record_bytes: known.bytes,
+            latency_s: known.latency_ns as f64 / 1e9,
+            fixed_s: known.line.map(|line| line.fixed_ns / 1e9),
+            bytes_per_s: known.line.map(|line| line.bytes_per_s),
+            batch_bytes: known.line.map(|line| line.batch_bytes()),
+            records: known.records,
+        }
+    }
 }
 
 /// A mounted file system.
@@ -426,6 +463,7 @@ impl Watched {
                 table_bytes: occupancy.table_bytes,
                 pages_max_bytes: occupancy.pages_max_bytes,
             },
+            log_cost: volume.record_cost().map(LogCost::from),
             counters,
             requests: requests(&server.statistics),
             file_system: server.file_system.map(|it| FileSystemStatus::of(&it, &server.statistics)),

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::machine::{self, PAGE, Plan, filled, noise};
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
+use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::events::{Event, Events};
 use evenkeel_engine::volume::Volume;
@@ -112,6 +113,51 @@ fn commits_that_wait_long_for_room_are_noted_with_their_time_and_short_waits_are
         assert!((1_000_000_000..7_000_000_000).contains(&waited_ns), "{waited_ns}");
     }
     assert_eq!(noted_with_flushes_of(300_000_000), (Vec::new(), 0));
+}
+
+#[test]
+fn a_log_device_that_gets_slower_is_noted_once_and_the_volume_knows_what_it_takes() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let plan = Plan::of_pages(PAGES);
+    let mut executor = Executor::new(1);
+    let (env, cuts) = (executor.env(), Cuts::none(executor.stop()));
+    let machine = machine::Machine::new(plan, 1);
+    let drive = |image| {
+        Rc::new(SimDrive::open(
+            image,
+            env.clone(),
+            cuts.clone(),
+            DriveOptions { seed: 2, ..DriveOptions::default() },
+        ))
+    };
+    let (home, log) = (drive(machine.home.clone()), drive(machine.log.clone()));
+    let arena = SimArena::open(ArenaBytes::new(plan.arena_bytes), env.clone(), cuts.clone(), 1);
+    let story = async {
+        let volume = Volume::open(env.clone(), arena, home, log.clone(), true, plan.open).await.unwrap();
+        let for_a_while = async |seconds: u64| {
+            for number in 0..4 * seconds {
+                let page = number % 32 * PAGE;
+                volume.write(page, &noise(number, 512), Durability::Durable).await.unwrap();
+                env.sleep(SECOND_NS / 4).await;
+            }
+        };
+        for_a_while(300).await;
+        let known = volume.record_cost().unwrap();
+        // Durable writes of the default drive: 0.4 ms, and up to 0.2 ms by chance.
+        assert!((450_000..560_000).contains(&known.latency_ns), "{known:?}");
+        assert_eq!((all(&volume.events()), known.line), (Vec::new(), None), "all of one size");
+        let latency = Latency { durable_write_ns: 4_000_000, ..Latency::default() };
+        log.set_latency(latency);
+        for_a_while(120).await;
+        let noted = all(&volume.events());
+        let [Event::RecordsChanged { bytes, before_ns, now_ns }] = noted[..] else { panic!("{noted:?}") };
+        assert!((512..2048).contains(&bytes), "{bytes}");
+        assert!(
+            (400_000..700_000).contains(&before_ns) && (3_000_000..4_300_000).contains(&now_ns),
+            "{noted:?}"
+        );
+    };
+    executor.block_on(story).unwrap();
 }
 
 #[test]

@@ -133,6 +133,10 @@ kinds! {
     MemberSlowEnded = "member-slow-ended", INFO;
     /// Commits waited long for room in the log, and go on.
     CommitsWaited = "commits-waited", WARN;
+    /// A durable record of the log takes twice as long as it used to, or longer.
+    LogSlower = "log-slower", WARN;
+    /// It takes half as long as it used to, or less.
+    LogQuicker = "log-quicker", INFO;
     /// They have been waiting so long that it may be for good.
     CommitsStuck = "commits-stuck", ERROR;
     /// A connection could not be accepted.

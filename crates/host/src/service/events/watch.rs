@@ -28,7 +28,7 @@ use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
 use crate::net::SocketFile;
 use crate::remedy::Remedy;
-use crate::size_text::exact_size;
+use crate::size_text::{exact_size, size};
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::slot::Slot;
 use crate::volume::{Described, Held, LocalVolume, OpenVolume, Recovered};
@@ -243,6 +243,17 @@ impl Watcher {
             Event::CommitsWaited { waited_ns } => {
                 let message = format!("commits waited {:.1} s for room in the log", waited_ns as f64 / 1e9);
                 self.reporter.report(Kind::CommitsWaited, &About::default(), message);
+            }
+            Event::RecordsChanged { bytes, before_ns, now_ns } => {
+                let kind = if now_ns > before_ns { Kind::LogSlower } else { Kind::LogQuicker };
+                let message = format!(
+                    "a durable write of {} to the log takes {:.3} ms, and took {:.3} ms",
+                    size(bytes),
+                    now_ns as f64 / 1e6,
+                    before_ns as f64 / 1e6,
+                );
+                let message = self.reporter.advised(message, &Remedy::TuneAnew);
+                self.reporter.report(kind, &About::default(), message);
             }
             Event::RebuildBegun { place, lacks_bytes } => {
                 let mut seen = self.seen.borrow_mut();
