@@ -10,6 +10,7 @@ mod loopfs;
 mod package;
 mod peers;
 mod planted;
+mod prove;
 mod run;
 mod slow;
 mod synthetic;
@@ -51,6 +52,8 @@ enum Command {
     Loopfs(loopfs::Action),
     /// Run the probe beside fio and iozone in each folder, in turns, and print a table
     Peers(peers::Args),
+    /// Run databases on a mounted volume and on what people have instead, alone and beside neighbours, and print tables
+    Prove(prove::Args),
     /// Plant bugs in the engine, one after the other, and show that the simulator sees each
     Planted(planted::Args),
     /// Print how often reports of synthetic studies, probes and comparisons say anything false, or miss what is so
@@ -77,6 +80,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Bench(args) => bench::main(&args),
         Command::Loopfs(action) => loopfs::main(action),
         Command::Peers(args) => peers::main(&args),
+        Command::Prove(args) => prove::main(&args),
         Command::Planted(args) => planted::main(&args),
         Command::Synthetic(args) => synthetic::main(&args),
         Command::Guests(args) => guests::main(&args),

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
+use crate::rounds::quantile;
 
 /// Bytes of an append.
 pub(crate) const BYTES: usize = 1024;
@@ -20,10 +21,7 @@ pub(crate) struct Appends {
 impl Appends {
     /// The latency that a share of them stays below.
     pub(crate) fn quantile_s(&self, share: f64) -> f64 {
-        let mut sorted = self.latencies_s.clone();
-        sorted.sort_by(f64::total_cmp);
-        let at = (sorted.len() as f64 * share) as usize;
-        sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+        quantile(&self.latencies_s, share)
     }
 }
 

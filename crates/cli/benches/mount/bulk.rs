@@ -10,7 +10,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
 use crate::places::Place;
-use crate::{Args, Outcome, extremes, median, order};
+use crate::rounds::{extremes, median, order};
+use crate::{Args, Outcome};
 
 /// What is done, in this order.
 const STEPS: [&str; 6] = ["untar", "git add", "git status", "write, fsync", "read", "rm -rf"];

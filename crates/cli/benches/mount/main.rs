@@ -6,8 +6,8 @@
 //!   append       processes that append and sync, as threads: the same for all
 //!   streams      how many appends a second, from how many files, and bytes written for each
 //!   neighbour    how long a sync takes beside somebody who writes or removes much
+//!     picture    that as an SVG
 //!   bulk         how long a tree and a large file take, where nobody syncs
-//!   picture      that as an SVG
 //! ```
 //!
 //! 1. In each round every file system has its turn, in shuffled order; only one has work.
@@ -24,9 +24,16 @@
 mod append;
 mod bulk;
 mod neighbour;
-mod picture;
-mod places;
 mod streams;
+
+#[path = "../shared/neighbours.rs"]
+mod neighbours;
+#[path = "../shared/picture.rs"]
+mod picture;
+#[path = "../shared/places.rs"]
+mod places;
+#[path = "../shared/rounds.rs"]
+mod rounds;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -117,9 +124,9 @@ fn run(args: &Args) -> Outcome {
     std::fs::create_dir_all(&args.folder).map_err(|error| format!("{}: {error}", args.folder.display()))?;
     let folder = tempfile::tempdir_in(&args.folder);
     let folder = folder.map_err(|error| format!("{}: {error}", args.folder.display()))?;
-    let mut places = vec![Place::mounted("evenkeel", None, folder.path(), args)?];
+    let mut places = vec![Place::mounted("evenkeel", None, folder.path(), args.size_mib, &args.mount_args)?];
     if let Some(before) = &args.before {
-        places.push(Place::mounted("before", Some(before), folder.path(), args)?);
+        places.push(Place::mounted("before", Some(before), folder.path(), args.size_mib, &args.mount_args)?);
     }
     for beside in &args.beside {
         places.push(Place::there(beside)?);
@@ -134,25 +141,4 @@ fn run(args: &Args) -> Outcome {
         bulk::measure(&places, folder.path(), args)?;
     }
     Ok(())
-}
-
-/// The order in which places have their turns in a round.
-fn order(count: usize, seed: u64, round: usize) -> Vec<usize> {
-    use rand::SeedableRng;
-    use rand::seq::SliceRandom;
-    let mut order: Vec<usize> = (0..count).collect();
-    order.shuffle(&mut rand::rngs::StdRng::seed_from_u64(seed.wrapping_add(round as u64)));
-    order
-}
-
-/// The median, if there is one.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// The least and the most.
-fn extremes(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, 0.0), |(least, most), &value| (value.min(least), value.max(most)))
 }

@@ -1,15 +1,16 @@
 //! How long the sync of a small file takes beside somebody who writes or removes much in the same file system.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::Path;
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::append::{Appender, Appends};
+use crate::neighbours::{make_many, write_file};
+use crate::picture::{self, Chart};
 use crate::places::Place;
-use crate::{Args, Outcome, extremes, median, order, picture};
+use crate::rounds::{extremes, median, order};
+use crate::{Args, Outcome};
 
 /// What the neighbour does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +104,11 @@ pub(crate) fn measure(places: &[Place], args: &Args) -> Outcome {
         Some(path) => {
             let rows: Vec<_> = Load::ALL.into_iter().map(|load| load.name(args)).collect();
             let names: Vec<_> = places.iter().map(|place| place.name.as_str()).collect();
-            let svg = picture::of_p99(&names, &rows, &all);
+            let p99_ms = |place: usize, load: usize| {
+                median(&all[place][load].iter().map(|it| it.p99_s).collect::<Vec<f64>>()) * 1e3
+            };
+            let about = "99th percentile of a 1 KiB append with fdatasync";
+            let svg = picture::bars_ms(&Chart { about, names: &names, rows: &rows }, p99_ms);
             fs::write(path, svg).map_err(|error| format!("{}: {error}", path.display()))
         }
         None => Ok(()),
@@ -162,25 +167,4 @@ fn told(appends: &Appends, neighbour_s: f64) -> Measured {
         count: appends.latencies_s.len(),
         neighbour_s,
     }
-}
-
-fn write_file(at: &Path, mib: usize, syncs: bool) -> Outcome {
-    let bytes = vec![0xa5; 1 << 20];
-    let written = File::create(at).and_then(|mut file| {
-        (0..mib).try_for_each(|_| file.write_all(&bytes))?;
-        if syncs { file.sync_all() } else { Ok(()) }
-    });
-    written.map_err(|error| format!("{}: {error}", at.display()))
-}
-
-/// Small files, a thousand in each folder.
-fn make_many(at: &Path, count: usize) -> Outcome {
-    let made = (0..count).try_for_each(|number| {
-        let folder = at.join((number / 1000).to_string());
-        if number % 1000 == 0 {
-            fs::create_dir_all(&folder)?;
-        }
-        fs::write(folder.join(number.to_string()), [0x33; 100])
-    });
-    made.map_err(|error| format!("{}: {error}", at.display()))
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::append::{Appender, Appends, BYTES};
 use crate::places::Place;
-use crate::{Args, Outcome, extremes, median, order};
+use crate::rounds::{extremes, median, order};
+use crate::{Args, Outcome};
 
 /// What one turn came to.
 #[derive(Debug, Clone, Copy)]

@@ -1,31 +1,44 @@
-//! The neighbour's figures as an SVG that stands alone, in light and dark.
+//! Figures of several file systems as an SVG that stands alone, in light and dark.
 
 use std::fmt::Write as _;
-
-use crate::median;
-use crate::neighbour::Measured;
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 200.0;
 const RIGHT: f64 = 640.0;
+const LEFT_OF_LEGEND: f64 = 20.0;
+/// About as wide as a character of the legend is.
+const CHARACTER: f64 = 7.0;
 const BAR: f64 = 14.0;
 const GAP: f64 = 16.0;
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
-/// A bar for each file system under each load: the median over the rounds of the 99th percentile, on a logarithmic axis.
-pub(crate) fn of_p99(names: &[&str], loads: &[String], all: &[Vec<Vec<Measured>>]) -> String {
-    let value = |place: usize, load: usize| {
-        median(&all[place][load].iter().map(|it| it.p99_s).collect::<Vec<f64>>()) * 1e3
-    };
-    let values = || (0..names.len()).flat_map(|place| (0..loads.len()).map(move |load| value(place, load)));
-    let most = values().fold(1.0_f64, f64::max).log10().ceil();
-    let least = values().fold(1.0_f64, f64::min).log10().floor();
+/// What is drawn.
+#[derive(Debug)]
+pub(crate) struct Chart<'a> {
+    /// For who cannot see it.
+    pub(crate) about: &'a str,
+    /// A colour each.
+    pub(crate) names: &'a [&'a str],
+    /// A group of bars each.
+    pub(crate) rows: &'a [String],
+}
+
+/// A bar for each name in each row, as long as `value` of both in milliseconds, on a logarithmic axis; none where that is not a
+/// number.
+pub(crate) fn bars_ms(chart: &Chart<'_>, value: impl Fn(usize, usize) -> f64) -> String {
+    let Chart { about, names, rows } = *chart;
+    let (mut least, mut most) = (0.0_f64, 0.0_f64);
+    for row in 0..rows.len() {
+        let decades = (0..names.len()).map(|name| value(name, row).log10()).filter(|it| it.is_finite());
+        (least, most) = decades.fold((least, most), |(least, most), it| (least.min(it), most.max(it)));
+    }
+    let (least, most) = (least.floor(), most.ceil());
     let place_of = |ms: f64| LEFT + (ms.log10() - least) / (most - least).max(1.0) * (RIGHT - LEFT);
     let block = BAR * names.len() as f64 + GAP;
-    let height = 70.0 + block * loads.len() as f64;
+    let height = 70.0 + block * rows.len() as f64;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
-         font-size=\"13\" role=\"img\" aria-label=\"99th percentile of a 1 KiB append with fdatasync\">\n\
+         font-size=\"13\" role=\"img\" aria-label=\"{about}\">\n\
          <style>text {{ fill: #222 }} line {{ stroke: #bbb }} @media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} \
          line {{ stroke: #555 }} }}</style>\n"
     );
@@ -39,19 +52,23 @@ pub(crate) fn of_p99(names: &[&str], loads: &[String], all: &[Vec<Vec<Measured>>
         put(format!("<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{ms} ms</text>", height - 8.0));
         decade += 1.0;
     }
+    let mut x = LEFT_OF_LEGEND;
     for (place, name) in names.iter().enumerate() {
-        let x = LEFT + 110.0 * place as f64;
         let colour = COLOURS[place % COLOURS.len()];
         put(format!("<rect x=\"{x}\" y=\"10\" width=\"12\" height=\"12\" fill=\"{colour}\"/>"));
         put(format!("<text x=\"{}\" y=\"21\">{name}</text>", x + 18.0));
+        x += 36.0 + CHARACTER * name.len() as f64;
     }
-    for (load, text) in loads.iter().enumerate() {
-        let top = 40.0 + block * load as f64;
+    for (row, text) in rows.iter().enumerate() {
+        let top = 40.0 + block * row as f64;
         let middle = top + BAR * names.len() as f64 / 2.0 + 4.0;
         put(format!("<text x=\"{}\" y=\"{middle:.1}\" text-anchor=\"end\">{text}</text>", LEFT - 10.0));
-        for place in 0..names.len() {
-            let (ms, y) = (value(place, load), top + BAR * place as f64);
-            let colour = COLOURS[place % COLOURS.len()];
+        for name in 0..names.len() {
+            let (ms, y) = (value(name, row), top + BAR * name as f64);
+            if !ms.log10().is_finite() {
+                continue;
+            }
+            let colour = COLOURS[name % COLOURS.len()];
             let width = (place_of(ms) - LEFT).max(1.0);
             put(format!(
                 "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" fill=\"{colour}\"/>",

@@ -1,14 +1,15 @@
-//! The file systems: a volume that is mounted here, and folders that are mounted already.
+//! The file systems: a volume that is mounted here, and folders of what is mounted already.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{Args, Outcome};
+use crate::Outcome;
 
 const START_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(120);
@@ -16,7 +17,7 @@ const REST_MAX: Duration = Duration::from_secs(60);
 
 /// A file system that is there already: its name, and a folder in it.
 #[derive(Debug, Clone)]
-pub(crate) struct Beside(String, PathBuf);
+pub(crate) struct Beside(pub(crate) String, pub(crate) PathBuf);
 
 impl FromStr for Beside {
     type Err = String;
@@ -33,63 +34,66 @@ pub(crate) struct Place {
     pub(crate) name: String,
     /// Where files are made; empty at the start of each turn.
     pub(crate) folder: PathBuf,
-    below: Below,
+    below: Box<dyn Below>,
 }
 
-/// What a file system writes through.
-#[derive(Debug)]
-enum Below {
-    /// A server.
-    Server(Server),
-    /// A block device, with its statistics in /sys.
-    Device(PathBuf),
+/// What a file system writes through. All of it ends when this is dropped.
+pub(crate) trait Below: std::fmt::Debug + Send + Sync {
+    /// Bytes written to the disk so far.
+    fn written_bytes(&self) -> u64;
+
+    /// For how long nothing is written where nothing more is to be.
+    fn quiet(&self) -> Duration;
 }
 
+/// A block device, with its statistics in /sys.
 #[derive(Debug)]
-struct Server {
-    child: Child,
+pub(crate) struct Device(PathBuf);
+
+/// A server process.
+#[derive(Debug)]
+pub(crate) struct Server(Child);
+
+/// A server that mounts its volume by itself.
+#[derive(Debug)]
+struct Mount {
+    server: Server,
     at: PathBuf,
 }
 
+/// What a sync of the kernel leaves to be written comes at once.
+pub(crate) const QUIET_OF_KERNELS: Duration = Duration::from_millis(400);
+
+/// A server of ours writes what nobody syncs every five seconds.
+const QUIET_OF_SERVERS: Duration = Duration::from_secs(6);
+
 impl Place {
-    /// A new volume, mounted.
-    pub(crate) fn mounted(name: &str, program: Option<&Path>, folder: &Path, args: &Args) -> Outcome<Self> {
+    /// A new volume of `size_mib` MiB in `folder`, mounted by `program` or the one that was built, with more arguments for it.
+    pub(crate) fn mounted(
+        name: &str,
+        program: Option<&Path>,
+        folder: &Path,
+        size_mib: u64,
+        mount_args: &str,
+    ) -> Outcome<Self> {
         let program = program.unwrap_or(Path::new(env!("CARGO_BIN_EXE_evenkeel")));
         let (volume, at) = (folder.join(format!("{name}.volume")), folder.join(name));
         fs::create_dir(&at).map_err(|error| format!("{}: {error}", at.display()))?;
-        let said_path = folder.join(format!("{name}.said"));
-        let said =
-            fs::File::create(&said_path).map_err(|error| format!("{}: {error}", said_path.display()))?;
-        // Whoever ends the benchmark, however, ends its servers.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM"]).arg(program).arg("mount").arg(&volume).arg(&at);
-        command.args(["--create", &format!("{}m", args.size_mib)]).args(args.mount_args.split_whitespace());
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn();
-        let child = child.map_err(|error| format!("{name}: {error}"))?;
-        let mut server = Server { child, at: at.clone() };
-        let began = Instant::now();
-        while !is_mounted(&at) {
-            if !matches!(server.child.try_wait(), Ok(None)) || began.elapsed() > START_MAX {
-                let said = fs::read_to_string(&said_path).unwrap_or_default();
-                return Err(format!("{name} does not mount: {}", said.trim_end()));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(Self { name: name.to_owned(), folder: at.join("bench"), below: Below::Server(server) })
+        let mut command = Command::new(program);
+        command.arg("mount").arg(&volume).arg(&at).args(["--create", &format!("{size_mib}m")]);
+        command.args(mount_args.split_whitespace());
+        let server = Server::start(name, &command, folder, || is_mounted(&at))?;
+        Ok(Self { name: name.to_owned(), folder: at.join("bench"), below: Box::new(Mount { server, at }) })
     }
 
     /// A folder of a file system that is there.
     pub(crate) fn there(Beside(name, folder): &Beside) -> Outcome<Self> {
-        let metadata = fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-        let device = match device_of(folder) {
-            Some(device) => PathBuf::from(format!("/sys/class/block/{device}/stat")),
-            None => PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat")),
-        };
-        if !device.exists() {
-            return Err(format!("{}: no block device holds it", folder.display()));
-        }
-        Ok(Self { name: name.clone(), folder: folder.join("evenkeel-bench"), below: Below::Device(device) })
+        Ok(Self::on(name, folder, Device::below(folder)?))
+    }
+
+    /// A folder in `folder`, which is mounted over `below`.
+    pub(crate) fn on(name: &str, folder: &Path, below: impl Below + 'static) -> Self {
+        Self { name: name.to_owned(), folder: folder.join("evenkeel-bench"), below: Box::new(below) }
     }
 
     /// Makes the folder, empty.
@@ -111,35 +115,132 @@ impl Place {
 
     /// Waits until all that was written is on the disk.
     pub(crate) fn settle(&self) {
+        const TICK: Duration = Duration::from_millis(100);
         if let Some(parent) = self.folder.parent() {
             let _what_cannot_be_synced_is_waited_for = Command::new("sync").arg("-f").arg(parent).status();
         }
         let began = Instant::now();
-        let (mut before, mut unchanged) = (self.written_bytes(), 0);
-        // A server writes what nobody syncs every five seconds.
-        let quiet = if matches!(self.below, Below::Server(_)) { 60 } else { 4 };
-        while unchanged < quiet && began.elapsed() < REST_MAX {
-            thread::sleep(Duration::from_millis(100));
+        let (mut before, mut unchanged) = (self.written_bytes(), Duration::ZERO);
+        while unchanged < self.below.quiet() && began.elapsed() < REST_MAX {
+            thread::sleep(TICK);
             let now = self.written_bytes();
-            unchanged = if now == before { unchanged + 1 } else { 0 };
+            unchanged = if now == before { unchanged + TICK } else { Duration::ZERO };
             before = now;
         }
     }
 
     /// Bytes written to the disk so far.
     pub(crate) fn written_bytes(&self) -> u64 {
-        match &self.below {
-            Below::Server(server) => {
-                let io = fs::read_to_string(format!("/proc/{}/io", server.child.id())).unwrap_or_default();
-                let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-                line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
-            }
-            Below::Device(stat) => {
-                let stat = fs::read_to_string(stat).unwrap_or_default();
-                let sectors = stat.split_whitespace().nth(6).and_then(|word| word.parse::<u64>().ok());
-                sectors.unwrap_or(0) * 512
-            }
+        self.below.written_bytes()
+    }
+}
+
+impl Device {
+    /// The block device that a folder is on.
+    fn below(folder: &Path) -> Outcome<Self> {
+        let metadata = fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+        let statistics = match device_of(folder) {
+            Some(device) => PathBuf::from(format!("/sys/class/block/{device}/stat")),
+            None => PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat")),
+        };
+        match statistics.exists() {
+            true => Ok(Self(statistics)),
+            false => Err(format!("{}: no block device holds it", folder.display())),
         }
+    }
+}
+
+impl Below for Device {
+    fn written_bytes(&self) -> u64 {
+        let statistics = fs::read_to_string(&self.0).unwrap_or_default();
+        let sectors = statistics.split_whitespace().nth(6).and_then(|word| word.parse::<u64>().ok());
+        sectors.unwrap_or(0) * 512
+    }
+
+    fn quiet(&self) -> Duration {
+        QUIET_OF_KERNELS
+    }
+}
+
+impl Server {
+    /// Starts it, and waits until it `is_ready`. What it says is kept in `folder`.
+    pub(crate) fn start(
+        name: &str,
+        command: &Command,
+        folder: &Path,
+        is_ready: impl Fn() -> bool,
+    ) -> Outcome<Self> {
+        let said_path = folder.join(format!("{name}.said"));
+        let said =
+            fs::File::create(&said_path).map_err(|error| format!("{}: {error}", said_path.display()))?;
+        // Whoever ends the benchmark, however, ends its servers.
+        let mut bound = Command::new("setpriv");
+        bound.args(["--pdeathsig", "TERM"]).arg(command.get_program()).args(command.get_args());
+        // And Ctrl-C is for the benchmark, which ends them in their order.
+        bound.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        let child = bound.spawn();
+        let mut server = Self(child.map_err(|error| format!("{name}: {error}"))?);
+        let began = Instant::now();
+        while !is_ready() {
+            if !matches!(server.0.try_wait(), Ok(None)) || began.elapsed() > START_MAX {
+                let said = fs::read_to_string(&said_path).unwrap_or_default();
+                return Err(format!("{name} does not start: {}", said.trim_end()));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    /// Asks it to end, and waits until it has; `gives_up` says what more is done where it takes too long.
+    fn stop(&mut self, gives_up: impl Fn()) {
+        let id = self.0.id().to_string();
+        let _it_may_have_ended =
+            Command::new("kill").args(["-s", "TERM", &id]).stderr(Stdio::null()).status();
+        let began = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) {
+            if began.elapsed() > STOP_MAX {
+                let _it_may_have_ended = self.0.kill();
+                gives_up();
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Below for Server {
+    fn written_bytes(&self) -> u64 {
+        let io = fs::read_to_string(format!("/proc/{}/io", self.0.id())).unwrap_or_default();
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    }
+
+    fn quiet(&self) -> Duration {
+        QUIET_OF_SERVERS
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop(|| ());
+    }
+}
+
+impl Below for Mount {
+    fn written_bytes(&self) -> u64 {
+        self.server.written_bytes()
+    }
+
+    fn quiet(&self) -> Duration {
+        self.server.quiet()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.server.stop(|| {
+            let _or_is_gone = Command::new("umount").arg("-l").arg(&self.at).stderr(Stdio::null()).status();
+        });
     }
 }
 
@@ -159,21 +260,4 @@ fn device_of(folder: &Path) -> Option<String> {
 fn is_mounted(at: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
     at.parent().is_some_and(|parent| device(at).is_some() && device(at) != device(parent))
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let id = self.child.id().to_string();
-        let _it_may_have_ended =
-            Command::new("kill").args(["-s", "TERM", &id]).stderr(Stdio::null()).status();
-        let began = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if began.elapsed() > STOP_MAX {
-                let _it_may_have_ended = self.child.kill();
-                let _or_is_gone =
-                    Command::new("umount").arg("-l").arg(&self.at).stderr(Stdio::null()).status();
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
 }

@@ -323,7 +323,9 @@ fn tests_interrupt_servers_however_they_were_started() {
     if std::env::var_os(IGNORING).is_none() {
         let mut again = Command::new("sh");
         again.args(["-c", "trap '' HUP INT QUIT; exec \"$0\" --exact --nocapture \"$1\""]);
-        again.arg(std::env::current_exe().unwrap()).arg("tests_interrupt_servers_however_they_were_started");
+        again
+            .arg(std::env::current_exe().unwrap())
+            .arg("service::tests_interrupt_servers_however_they_were_started");
         let again = again.env(IGNORING, "yes").output().unwrap();
         let said = String::from_utf8_lossy(&again.stdout);
         assert!(again.status.success() && said.contains("1 passed"), "{again:?}");

@@ -1,0 +1,221 @@
+//! Databases on a mounted volume and on what people have instead: `cargo xtask prove [-- OPTIONS]`.
+//!
+//! ```text
+//! main           what to run; rounds
+//!   stacks       where the files of databases are: a mounted volume, a folder, ext4 over NBD servers
+//!     attached   an NBD server, nbdfuse, a loop device, ext4
+//!   database     what a database does here, and what is counted of it
+//!     postgres   pgbench
+//!     sqlite     inserts, one after the other
+//!     etcd       puts of eight clients
+//!   beside       what a neighbour in the same file system does meanwhile
+//!   table        rounds become figures
+//! ```
+//!
+//! 1. In each round every database has its turn on every stack, in shuffled order. Only one stack has work.
+//! 2. All files are on the same disk, in one folder. All databases run with the durability that is their default.
+//! 3. Beside a neighbour only what ended while it was at work counts.
+//! 4. A turn ends when what it left to be written is written: nobody pays for another's.
+//! 5. A ratio is taken within a round; what is told of it is the median and the extremes over the rounds.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs,
+    reason = "a benchmark's output is for its reader"
+)]
+
+mod attached;
+mod beside;
+mod database;
+mod etcd;
+mod postgres;
+mod sqlite;
+mod stacks;
+mod table;
+
+#[path = "../shared/neighbours.rs"]
+mod neighbours;
+#[path = "../shared/picture.rs"]
+mod picture;
+#[path = "../shared/places.rs"]
+mod places;
+#[path = "../shared/rounds.rs"]
+mod rounds;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use evenkeel_host::interrupt::Interrupt;
+
+use beside::Neighbour;
+use database::Database;
+use stacks::{Stack, StackKind};
+use table::Measured;
+
+/// What went wrong, in words.
+type Outcome<T = ()> = Result<T, String>;
+
+/// Databases on a mounted volume and on what people have instead.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask prove --",
+    after_help = "Examples:
+  cargo xtask prove                                            everything; half an hour, as root
+  cargo xtask prove -- sqlite --rounds 1                       one database, once
+  cargo xtask prove -- --stack mount --stack folder            two stacks
+  cargo xtask prove -- --folder /data --svg databases.svg      on another disk, with a picture
+
+What is not installed is named with the package that has it, and left out."
+)]
+struct Args {
+    /// Databases: postgres, sqlite, etcd; all if none is named
+    #[arg(value_parser = ["postgres", "sqlite", "etcd"])]
+    databases: Vec<String>,
+    /// Where their files are; all if none is named
+    #[arg(long = "stack", value_enum)]
+    stacks: Vec<StackKind>,
+    /// Folder for everything that is written; its file system and disk are what is measured
+    #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
+    folder: PathBuf,
+    /// Rounds
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Length of a load
+    #[arg(long, default_value_t = 8.0)]
+    seconds: f64,
+    /// Size of each volume and of each file behind a server
+    #[arg(long, default_value_t = 4096)]
+    size_mib: u64,
+    /// pgbench's scale: 15 MB each
+    #[arg(long, default_value_t = 20)]
+    scale: usize,
+    /// Bytes that a neighbour streams, again and again
+    #[arg(long, default_value_t = 512)]
+    stream_mib: usize,
+    /// Files that a neighbour removes
+    #[arg(long, default_value_t = 50_000)]
+    removed_files: usize,
+    /// Where the order comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// More arguments for `evenkeel mount`, divided by spaces
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    mount_args: String,
+    /// More arguments for `evenkeel serve`
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    serve_args: String,
+    /// File for a picture of the 99th percentiles
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// cargo's own
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let interrupt = match Interrupt::on_signals() {
+        Ok(interrupt) => interrupt,
+        Err(error) => {
+            eprintln!("signals: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match run(&args, &interrupt) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) if interrupt.is_asked() => {
+            eprintln!("interrupted: {why}");
+            ExitCode::from(130)
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args, interrupt: &Interrupt) -> Outcome {
+    let databases = database::wanted(args)?;
+    let kinds = stacks::wanted(args)?;
+    std::fs::create_dir_all(&args.folder).map_err(|error| format!("{}: {error}", args.folder.display()))?;
+    let folder = open_folder(&args.folder)?;
+    // Sockets and messages, which are not measured.
+    let scratch = open_folder(memory())?;
+    let mut made = Vec::new();
+    for kind in kinds {
+        let stack = Stack::make(kind, folder.path(), args)?;
+        for database in &databases {
+            stopped(interrupt)?;
+            eprintln!("{}: {} is made", stack.name(), database.name());
+            database.make(&stack.folder_of(database.name()), scratch.path())?;
+        }
+        made.push(stack);
+    }
+    let names: Vec<&str> = made.iter().map(Stack::name).collect();
+    let mut all: Vec<Vec<Vec<Measured>>> = Vec::new();
+    for database in &databases {
+        all.push(vec![Vec::new(); made.len() * database.neighbours().len()]);
+    }
+    for round in 0..args.rounds {
+        for (place, database) in databases.iter().enumerate() {
+            for at in rounds::order(made.len(), args.seed, round) {
+                eprintln!("round {} of {}: {} on {}", round + 1, args.rounds, database.name(), names[at]);
+                let measured = turn(&made[at], database.as_ref(), scratch.path(), args, interrupt)?;
+                for (number, measured) in measured.into_iter().enumerate() {
+                    all[place][number * made.len() + at].push(measured);
+                }
+            }
+        }
+    }
+    table::print(&databases, &names, &all, args);
+    match &args.svg {
+        Some(path) => std::fs::write(path, table::picture(&databases, &names, &all, args))
+            .map_err(|error| format!("{}: {error}", path.display())),
+        None => Ok(()),
+    }
+}
+
+/// One database on one stack, alone and beside each neighbour.
+fn turn(
+    stack: &Stack,
+    database: &dyn Database,
+    scratch: &Path,
+    args: &Args,
+    interrupt: &Interrupt,
+) -> Outcome<Vec<Measured>> {
+    let running = database.start(&stack.folder_of(database.name()), scratch)?;
+    let mut measured = Vec::new();
+    for neighbour in database.neighbours() {
+        stopped(interrupt)?;
+        let beside = stack.folder_of("neighbour");
+        if neighbour.prepare(&beside, args)? {
+            stack.settle();
+        }
+        measured.push(neighbour.beside(running.as_ref(), &beside, args)?);
+        Neighbour::clean(&beside)?;
+        stack.settle();
+    }
+    Ok(measured)
+}
+
+fn stopped(interrupt: &Interrupt) -> Outcome {
+    if interrupt.is_asked() { Err("everything that was made is removed".to_owned()) } else { Ok(()) }
+}
+
+/// Where files are in memory, if anywhere.
+fn memory() -> &'static Path {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory } else { Path::new("/tmp") }
+}
+
+/// A folder of its own in `parent`, which other users may enter.
+fn open_folder(parent: &Path) -> Outcome<tempfile::TempDir> {
+    use std::os::unix::fs::PermissionsExt;
+    let made = tempfile::Builder::new().prefix("evenkeel-prove-").tempdir_in(parent).and_then(|folder| {
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
+        Ok(folder)
+    });
+    made.map_err(|error| format!("{}: {error}", parent.display()))
+}

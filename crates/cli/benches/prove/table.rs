@@ -1,0 +1,109 @@
+//! Figures of rounds, as tables and as a picture.
+
+use crate::Args;
+use crate::database::Database;
+use crate::picture::{self, Chart};
+use crate::rounds::{extremes, median, quantile};
+
+/// What one load came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    per_s: f64,
+    p50_s: f64,
+    p99_s: f64,
+    most_s: f64,
+    count: usize,
+    neighbour_s: f64,
+    sync_p99_s: Option<f64>,
+}
+
+impl Measured {
+    /// Of what ended within `window_s`; the neighbour was at work for `neighbour_s`. 99 of 100
+    /// syncs of the log stayed below `sync_p99_s`, where that is known.
+    pub(crate) fn of(latencies_s: &[f64], window_s: f64, neighbour_s: f64, sync_p99_s: Option<f64>) -> Self {
+        Self {
+            per_s: latencies_s.len() as f64 / window_s.max(1e-3),
+            p50_s: quantile(latencies_s, 0.5),
+            p99_s: quantile(latencies_s, 0.99),
+            most_s: latencies_s.iter().copied().fold(0.0, f64::max),
+            count: latencies_s.len(),
+            neighbour_s,
+            sync_p99_s,
+        }
+    }
+}
+
+/// Below so many transactions in all rounds no 99th percentile is told.
+const COUNT_MIN: usize = 100;
+
+/// A table for each database and neighbour. `all` is by database, and then by neighbour and stack.
+pub(crate) fn print(
+    databases: &[Box<dyn Database>],
+    stacks: &[&str],
+    all: &[Vec<Vec<Measured>>],
+    args: &Args,
+) {
+    for (database, loads) in databases.iter().zip(all) {
+        println!("\n### {}; {} rounds of {} s", database.unit(), args.rounds, args.seconds);
+        for (neighbour, loads) in database.neighbours().iter().zip(loads.chunks(stacks.len())) {
+            println!(
+                "\n| {} | a second | ratio | p50, ms | p99, ms | ratio | longest, ms | counted | neighbour, s | 99 % of syncs below, ms |",
+                neighbour.name(args)
+            );
+            println!("| --- | --- | --- | ---: | --- | --- | ---: | ---: | ---: | ---: |");
+            for (stack, mine) in stacks.iter().zip(loads) {
+                println!("{}", row(stack, mine, &loads[0]));
+            }
+        }
+    }
+    println!("\nratio: of {} to the other in the same round; median, least and most", stacks[0]);
+}
+
+fn row(stack: &str, mine: &[Measured], ours: &[Measured]) -> String {
+    let of = |value: fn(&Measured) -> f64| mine.iter().map(value).collect::<Vec<f64>>();
+    let ratio = |value: fn(&Measured) -> f64| {
+        let ratios: Vec<f64> =
+            ours.iter().zip(mine).map(|(ours, theirs)| value(ours) / value(theirs)).collect();
+        let (least, most) = extremes(&ratios);
+        format!("{:.2} ({least:.2} to {most:.2})", median(&ratios))
+    };
+    let count: usize = mine.iter().map(|it| it.count).sum();
+    let (least, most) = extremes(&of(|it| it.per_s));
+    let (p99, p99_ratio) = match count >= COUNT_MIN {
+        true => {
+            let (least, most) = extremes(&of(|it| it.p99_s));
+            (format!("{:.2} to {:.2}", least * 1e3, most * 1e3), ratio(|it| it.p99_s))
+        }
+        false => ("-".to_owned(), "-".to_owned()),
+    };
+    let syncs: Vec<f64> = mine.iter().filter_map(|it| it.sync_p99_s).collect();
+    let syncs = if syncs.is_empty() { "-".to_owned() } else { format!("{:.0}", median(&syncs) * 1e3) };
+    format!(
+        "| {stack} | {least:.0} to {most:.0} | {} | {:.2} | {p99} | {p99_ratio} | {:.0} | {count} | {:.1} | {syncs} |",
+        ratio(|it| it.per_s),
+        median(&of(|it| it.p50_s)) * 1e3,
+        extremes(&of(|it| it.most_s)).1 * 1e3,
+        median(&of(|it| it.neighbour_s)),
+    )
+}
+
+/// The 99th percentiles, the median over the rounds of each.
+pub(crate) fn picture(
+    databases: &[Box<dyn Database>],
+    stacks: &[&str],
+    all: &[Vec<Vec<Measured>>],
+    args: &Args,
+) -> String {
+    let mut rows = Vec::new();
+    let mut p99_ms: Vec<Vec<f64>> = Vec::new();
+    for (database, loads) in databases.iter().zip(all) {
+        for (neighbour, loads) in database.neighbours().iter().zip(loads.chunks(stacks.len())) {
+            rows.push(format!("{}, {}", database.name(), neighbour.short()));
+            let p99_of =
+                |mine: &Vec<Measured>| median(&mine.iter().map(|it| it.p99_s).collect::<Vec<f64>>()) * 1e3;
+            p99_ms.push(loads.iter().map(p99_of).collect());
+        }
+    }
+    let about = format!("99th percentile of durable transactions, {} rounds", args.rounds);
+    picture::bars_ms(&Chart { about: &about, names: stacks, rows: &rows }, |stack, row| p99_ms[row][stack])
+}
