@@ -82,6 +82,11 @@ const BENCHES: &[Bench] = &[
         about: "the served volume beside nbdkit and qemu-nbd; `-- --help` tells what can be chosen",
     },
     Bench {
+        name: "scale",
+        place: Place::Target("evenkeel", "scale"),
+        about: "what a served volume costs as streams, sizes, members, logs and volumes grow; curves as arguments",
+    },
+    Bench {
         name: "mount",
         place: Place::Target("evenkeel", "mount"),
         about: "a mounted volume beside other file systems: appends and syncs, alone and beside neighbours; `-- bulk`",

@@ -5,7 +5,7 @@ use crate::run::{self, Outcome};
 /// What is asked of `prove`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sudo -E cargo xtask prove                     everything; half an hour
+  sudo -E cargo xtask prove                     everything: 40 minutes, 20 GiB of disk
   sudo -E cargo xtask prove -- sqlite           one database
   cargo xtask prove -- --help                   what it can be told")]
 pub(crate) struct Args {

@@ -32,7 +32,8 @@ pub enum Event {
         /// How long, in ns.
         waited_ns: u64,
     },
-    /// A durable record of the log takes at least twice as long as it used to, or half as long, and has for ten seconds.
+    /// A durable record of the log takes at least twice as long as it used to, or at most half as long, and has for ten
+    /// seconds.
     RecordsChanged {
         /// Bytes of such a record.
         bytes: u64,

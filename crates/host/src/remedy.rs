@@ -52,6 +52,8 @@ pub enum Remedy {
     },
     /// Have the pages named that are damaged.
     NameDamagedPages,
+    /// Look why the drive of the log is slower than it was.
+    LookAfterLogDrive,
     /// Try anew which settings suit the drives.
     TuneAnew,
     /// Look at the counts of events.

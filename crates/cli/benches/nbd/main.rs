@@ -30,8 +30,10 @@ mod bulk;
 mod cases;
 mod comparison;
 mod disk;
-mod load;
 mod servers;
+
+#[path = "../shared/load.rs"]
+mod load;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

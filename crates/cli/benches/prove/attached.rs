@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Outcome;
-use crate::places::{Below, Place, QUIET_OF_KERNELS, Server};
+use crate::places::{Below, Place, Server};
 
 /// What is served.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,6 @@ pub(crate) struct Attached {
     mounted_at: Option<PathBuf>,
     node: Option<String>,
     fuse_at: PathBuf,
-    is_volume: bool,
     // These go last, in this order.
     _fuse: Server,
     server: Server,
@@ -92,12 +91,11 @@ impl Attached {
         nbdfuse.arg(&fuse_at).arg("--unix").arg(&socket);
         let file = fuse_at.join("nbd");
         let fuse = Server::start(&format!("{name}.nbdfuse"), &nbdfuse, folder, || file.exists())?;
-        let is_volume = matches!(export, Export::Volume(_));
-        let mut attached = Self { mounted_at: None, node: None, fuse_at, is_volume, _fuse: fuse, server };
+        let mut attached = Self { mounted_at: None, node: None, fuse_at, _fuse: fuse, server };
         let node = run(Command::new("losetup").args(["--find", "--show"]).arg(&file))?.trim().to_owned();
         attached.node = Some(node.clone());
-        // Nothing is left to be written later.
-        let now = "lazy_itable_init=0,lazy_journal_init=0";
+        // Nothing is left to be written later, and no file loses what it was filled with.
+        let now = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
         run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", now]).arg(&node))?;
         run(Command::new("mount").arg(&node).arg(&mounted_at))?;
         attached.mounted_at = Some(mounted_at.clone());
@@ -111,7 +109,7 @@ impl Below for Attached {
     }
 
     fn quiet(&self) -> Duration {
-        if self.is_volume { self.server.quiet() } else { QUIET_OF_KERNELS }
+        self.server.quiet()
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::database::{Running, now_s};
+use crate::database::{Done, Running, now_s};
 use crate::neighbours::{make_many, write_file};
-use crate::table::Measured;
+use crate::table::{Cost, Measured};
 use crate::{Args, Outcome};
 
 /// A neighbour.
@@ -22,6 +22,13 @@ pub(crate) enum Neighbour {
     Removal,
     /// The database itself, which writes home what it keeps in memory.
     Checkpoint,
+}
+
+/// When it was at work.
+struct Work {
+    began_s: f64,
+    ended_s: f64,
+    streamed_mib: f64,
 }
 
 /// How long the load goes on before the neighbour begins.
@@ -70,40 +77,52 @@ impl Neighbour {
                     thread::sleep(LEAD);
                 }
                 let began_s = now_s();
-                self.work(database, folder, args, &is_over)?;
-                Ok((began_s, now_s()))
+                let streamed_mib = self.work(database, folder, args, &is_over)?;
+                Ok(Work { began_s, ended_s: now_s(), streamed_mib })
             });
             let load = database.load(args.seconds);
             is_over.store(true, Ordering::Release);
             let at_work = thread.join().unwrap_or(Err("the neighbour panicked".to_owned()));
             Ok::<_, String>((load?, at_work?))
         })?;
-        let (done, (began_s, ended_s)) = (&load.done, at_work);
-        let last_s = done.iter().map(|it| it.at_s).fold(began_s, f64::max);
-        let counted = done.iter().filter(|it| self == Self::None || (began_s..=ended_s).contains(&it.at_s));
+        let Work { began_s, ended_s, streamed_mib } = at_work;
+        let last_s = load.done.iter().map(|it| it.at_s).fold(began_s, f64::max);
+        let is_beside = |it: &&Done| it.at_s >= began_s && it.at_s - it.took_s <= ended_s;
+        let counted = load.done.iter().filter(|it| self == Self::None || is_beside(it));
         let latencies_s: Vec<f64> = counted.map(|it| it.took_s).collect();
-        Ok(Measured::of(&latencies_s, ended_s.min(last_s) - began_s, ended_s - began_s, load.sync_p99_s))
+        Ok(Measured::of(
+            &latencies_s,
+            ended_s.min(last_s) - began_s,
+            match self {
+                Self::None => None,
+                Self::Stream => Some(Cost::MibPerS(streamed_mib / (ended_s - began_s))),
+                Self::Removal | Self::Checkpoint => Some(Cost::Seconds(ended_s - began_s)),
+            },
+            load.sync_p99_s.filter(|_| self == Self::None),
+        ))
     }
 
-    fn work(self, database: &dyn Running, folder: &Path, args: &Args, is_over: &AtomicBool) -> Outcome {
+    /// Works, and answers how many MiB it streamed.
+    fn work(self, database: &dyn Running, folder: &Path, args: &Args, is_over: &AtomicBool) -> Outcome<f64> {
+        let mut streamed_mib = 0.0;
         match self {
             Self::None => {
                 while !is_over.load(Ordering::Acquire) {
                     thread::sleep(Duration::from_millis(10));
                 }
-                Ok(())
             }
             Self::Stream => {
                 while !is_over.load(Ordering::Acquire) {
                     write_file(&folder.join("stream"), args.stream_mib, false)?;
+                    streamed_mib += args.stream_mib as f64;
                 }
-                Ok(())
             }
             Self::Removal => {
                 let many = folder.join("many");
-                fs::remove_dir_all(&many).map_err(|error| format!("{}: {error}", many.display()))
+                fs::remove_dir_all(&many).map_err(|error| format!("{}: {error}", many.display()))?;
             }
-            Self::Checkpoint => database.checkpoint(),
+            Self::Checkpoint => database.checkpoint()?,
         }
+        Ok(streamed_mib)
     }
 }

@@ -4,6 +4,7 @@
 //! main           what to run; rounds
 //!   stacks       where the files of databases are: a mounted volume, a folder, ext4 over NBD servers
 //!     attached   an NBD server, nbdfuse, a loop device, ext4
+//!     modelled   a mounted volume on modelled drives
 //!   database     what a database does here, and what is counted of it
 //!     postgres   pgbench
 //!     sqlite     inserts, one after the other
@@ -13,8 +14,8 @@
 //! ```
 //!
 //! 1. In each round every database has its turn on every stack, in shuffled order. Only one stack has work.
-//! 2. All files are on the same disk, in one folder. All databases run with the durability that is their default.
-//! 3. Beside a neighbour only what ended while it was at work counts.
+//! 2. All files are on the same disk, in one folder. Every transaction is durable when it ends.
+//! 3. Beside a neighbour what was under way while it was at work counts, and nothing else.
 //! 4. A turn ends when what it left to be written is written: nobody pays for another's.
 //! 5. A ratio is taken within a round; what is told of it is the median and the extremes over the rounds.
 
@@ -29,6 +30,7 @@ mod attached;
 mod beside;
 mod database;
 mod etcd;
+mod modelled;
 mod postgres;
 mod sqlite;
 mod stacks;
@@ -48,6 +50,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use evenkeel_host::interrupt::Interrupt;
+use evenkeel_host::program::is_root;
 
 use beside::Neighbour;
 use database::Database;
@@ -62,9 +65,11 @@ type Outcome<T = ()> = Result<T, String>;
 #[command(
     name = "cargo xtask prove --",
     after_help = "Examples:
-  cargo xtask prove                                            everything; half an hour, as root
+  cargo xtask prove                                            everything, as root: 40 minutes, 20 GiB of disk
   cargo xtask prove -- sqlite --rounds 1                       one database, once
   cargo xtask prove -- --stack mount --stack folder            two stacks
+  cargo xtask prove -- postgres --drive sata-2011 --size-mib 2048 --scale 60
+                                                               one drive, and mirrors of two
   cargo xtask prove -- --folder /data --svg databases.svg      on another disk, with a picture
 
 What is not installed is named with the package that has it, and left out."
@@ -79,8 +84,12 @@ struct Args {
     /// Folder for everything that is written; its file system and disk are what is measured
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     folder: PathBuf,
+    /// Pages on modelled drives, which have garbage to collect, and the log on the disk; `evenkeel drive --list` names them. The
+    /// kernel forgets what it keeps of all files before each load
+    #[arg(long, value_name = "MODEL")]
+    drive: Option<String>,
     /// Rounds
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     rounds: usize,
     /// Length of a load
     #[arg(long, default_value_t = 8.0)]
@@ -137,6 +146,11 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args, interrupt: &Interrupt) -> Outcome {
+    if !is_root() {
+        return Err(
+            "databases have users of their own, and loop devices are root's: run it as root".to_owned()
+        );
+    }
     let databases = database::wanted(args)?;
     let kinds = stacks::wanted(args)?;
     std::fs::create_dir_all(&args.folder).map_err(|error| format!("{}: {error}", args.folder.display()))?;
@@ -151,6 +165,7 @@ fn run(args: &Args, interrupt: &Interrupt) -> Outcome {
             eprintln!("{}: {} is made", stack.name(), database.name());
             database.make(&stack.folder_of(database.name()), scratch.path())?;
         }
+        stack.settle();
         made.push(stack);
     }
     let names: Vec<&str> = made.iter().map(Stack::name).collect();
@@ -160,7 +175,7 @@ fn run(args: &Args, interrupt: &Interrupt) -> Outcome {
     }
     for round in 0..args.rounds {
         for (place, database) in databases.iter().enumerate() {
-            for at in rounds::order(made.len(), args.seed, round) {
+            for at in rounds::order(made.len(), args.seed, round * databases.len() + place) {
                 eprintln!("round {} of {}: {} on {}", round + 1, args.rounds, database.name(), names[at]);
                 let measured = turn(&made[at], database.as_ref(), scratch.path(), args, interrupt)?;
                 for (number, measured) in measured.into_iter().enumerate() {
@@ -193,15 +208,27 @@ fn turn(
         if neighbour.prepare(&beside, args)? {
             stack.settle();
         }
+        if args.drive.is_some() {
+            forget()?;
+        }
         measured.push(neighbour.beside(running.as_ref(), &beside, args)?);
         Neighbour::clean(&beside)?;
         stack.settle();
     }
+    // What it writes at its end is its own.
+    drop(running);
+    stack.settle();
     Ok(measured)
 }
 
+/// Has the kernel forget what it keeps of all files, so that databases read from the drives.
+fn forget() -> Outcome {
+    let path = "/proc/sys/vm/drop_caches";
+    std::fs::write(path, "3").map_err(|error| format!("{path}: {error}; --drive is for root"))
+}
+
 fn stopped(interrupt: &Interrupt) -> Outcome {
-    if interrupt.is_asked() { Err("everything that was made is removed".to_owned()) } else { Ok(()) }
+    if interrupt.is_asked() { Err("what was made is removed now".to_owned()) } else { Ok(()) }
 }
 
 /// Where files are in memory, if anywhere.

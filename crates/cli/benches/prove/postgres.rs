@@ -19,7 +19,10 @@ pub(crate) struct Postgres {
     scale: usize,
 }
 
-/// A cluster that runs.
+/// A cluster that is started, and stopped when this is dropped.
+struct RunningCluster(Cluster);
+
+/// A cluster.
 struct Cluster {
     programs: PathBuf,
     data: PathBuf,
@@ -85,8 +88,8 @@ impl Database for Postgres {
         let written = fs::OpenOptions::new().append(true).open(&path);
         let written = written.and_then(|mut file| file.write_all(settings.as_bytes()));
         written.map_err(|error| format!("{}: {error}", path.display()))?;
-        let cluster = cluster.start()?;
-        run(cluster.program("pgbench").args([
+        let running = cluster.start()?;
+        run(running.0.program("pgbench").args([
             "--initialize",
             "--quiet",
             "--scale",
@@ -110,28 +113,28 @@ impl Cluster {
         command
     }
 
-    fn start(self) -> Outcome<Self> {
+    fn start(self) -> Outcome<RunningCluster> {
         let messages = self.scratch.join("messages");
         let mut start = self.program("pg_ctl");
         start.args(["start", "--wait", "--timeout", "300", "-D"]).arg(&self.data).arg("-l").arg(&messages);
         // Its messages are not for the pipe of whoever starts it: that would stay open.
         let status = start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         match status.map_err(|error| format!("pg_ctl: {error}"))?.success() {
-            true => Ok(self),
+            true => Ok(RunningCluster(self)),
             false => Err(format!("PostgreSQL: {}", fs::read_to_string(&messages).unwrap_or_default())),
         }
     }
 }
 
-impl Running for Cluster {
+impl Running for RunningCluster {
     fn load(&self, seconds: f64) -> Outcome<Load> {
-        let prefix = self.scratch.join("transactions");
+        let prefix = self.0.scratch.join("transactions");
         let seconds = format!("{:.0}", seconds.max(1.0));
-        let mut bench = self.program("pgbench");
+        let mut bench = self.0.program("pgbench");
         bench.args(["--client", CLIENTS, "--jobs", "2", "--time", &seconds, "--no-vacuum", "--log"]);
         run(bench.arg("--log-prefix").arg(&prefix))?;
         let mut done = Vec::new();
-        let entries = fs::read_dir(&self.scratch).map_err(|error| format!("{error}"))?;
+        let entries = fs::read_dir(&self.0.scratch).map_err(|error| format!("{error}"))?;
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let is_log =
                 path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("transactions."));
@@ -146,14 +149,14 @@ impl Running for Cluster {
     }
 
     fn checkpoint(&self) -> Outcome {
-        run(self.program("psql").args(["-qAtX", "-c", "checkpoint"])).map(drop)
+        run(self.0.program("psql").args(["-qAtX", "-c", "checkpoint"])).map(drop)
     }
 }
 
-impl Drop for Cluster {
+impl Drop for RunningCluster {
     fn drop(&mut self) {
-        let mut stop = self.program("pg_ctl");
-        stop.args(["stop", "--wait", "--timeout", "300", "--mode", "fast", "-D"]).arg(&self.data);
+        let mut stop = self.0.program("pg_ctl");
+        stop.args(["stop", "--wait", "--timeout", "300", "--mode", "fast", "-D"]).arg(&self.0.data);
         if let Err(why) = run(&mut stop) {
             eprintln!("PostgreSQL does not stop: {why}");
         }

@@ -56,7 +56,12 @@ impl Running for File {
 
 fn open(file: &Path) -> Outcome<Connection> {
     let connection = Connection::open(file).map_err(said)?;
-    connection.execute_batch("pragma journal_mode=WAL; pragma synchronous=FULL").map_err(said)?;
+    let mode =
+        connection.query_row("pragma journal_mode=WAL", [], |row| row.get::<_, String>(0)).map_err(said)?;
+    if mode != "wal" {
+        return Err(format!("SQLite: {}: no write-ahead log, but {mode}", file.display()));
+    }
+    connection.execute_batch("pragma synchronous=FULL").map_err(said)?;
     Ok(connection)
 }
 

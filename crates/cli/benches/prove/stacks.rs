@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::attached::{Attached, Export};
 use crate::database::{Need, missing};
+use crate::modelled::Drives;
 use crate::places::{Beside, Place};
 use crate::{Args, Outcome};
 
@@ -22,19 +24,35 @@ pub(crate) enum StackKind {
     Nbdkit,
     /// ext4 over a file that qemu-nbd serves
     QemuNbd,
+    /// With --drive: a mounted volume on one such drive
+    OneDrive,
+    /// A mounted mirror of two, which both write at once
+    TwoMixed,
+    /// A mounted mirror of two, in turns where that helps
+    TwoAuto,
 }
 
-const ALL: [StackKind; 5] =
+/// On the disk as it is, and on modelled drives.
+const ON_DISK: [StackKind; 5] =
     [StackKind::Mount, StackKind::Folder, StackKind::Serve, StackKind::Nbdkit, StackKind::QemuNbd];
+const ON_DRIVES: [StackKind; 3] = [StackKind::TwoAuto, StackKind::OneDrive, StackKind::TwoMixed];
 
 impl StackKind {
+    /// As the option takes it.
+    fn option(self) -> String {
+        clap::ValueEnum::to_possible_value(&self)
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     fn needs(self) -> &'static [Need] {
         const ATTACHED: [Need; 2] = [
             Need { program: "nbdfuse", package: "libnbd-bin" },
             Need { program: "mkfs.ext4", package: "e2fsprogs" },
         ];
         match self {
-            Self::Mount => &[Need { program: "fusermount3", package: "fuse3" }],
+            Self::Mount | Self::OneDrive | Self::TwoMixed | Self::TwoAuto => {
+                &[Need { program: "fusermount3", package: "fuse3" }]
+            }
             Self::Folder => &[],
             Self::Serve => &ATTACHED,
             Self::Nbdkit => &[ATTACHED[0], ATTACHED[1], Need { program: "nbdkit", package: "nbdkit" }],
@@ -46,15 +64,23 @@ impl StackKind {
 /// Those that are asked for and can be had; what is missing is told.
 pub(crate) fn wanted(args: &Args) -> Outcome<Vec<StackKind>> {
     let is_asked = |kind: &StackKind| args.stacks.is_empty() || args.stacks.contains(kind);
+    let all = if args.drive.is_some() { &ON_DRIVES[..] } else { &ON_DISK };
+    if let Some(other) = args.stacks.iter().find(|kind| !all.contains(kind)) {
+        let with = if args.drive.is_some() { "without" } else { "only with" };
+        return Err(format!("--stack {} is there {with} --drive", other.option()));
+    }
     let mut kinds = Vec::new();
-    for kind in ALL.into_iter().filter(is_asked) {
+    for kind in all.iter().copied().filter(is_asked) {
         match missing(kind.needs()) {
             None => kinds.push(kind),
-            Some(what) => eprintln!("{kind:?} is left out: {what}"),
+            Some(what) => eprintln!("{} is left out: {what}", kind.option()),
         }
     }
     if kinds.is_empty() { Err("nothing is left to compare".to_owned()) } else { Ok(kinds) }
 }
+
+/// How long nothing is written behind a sync where nothing more is to be.
+const REST: Duration = Duration::from_secs(2);
 
 /// One that is there until this is dropped.
 #[derive(Debug)]
@@ -66,6 +92,10 @@ impl Stack {
     /// Makes it in `folder`.
     pub(crate) fn make(kind: StackKind, folder: &Path, args: &Args) -> Outcome<Self> {
         let size_bytes = args.size_mib << 20;
+        let model = args.drive.as_deref().unwrap_or_default();
+        let drives = |name: &str, how: &str, count, policy| {
+            Drives { count, policy, model }.place(name, &format!("{how} {model}"), folder, args)
+        };
         let place = match kind {
             StackKind::Mount => {
                 // Databases have users of their own.
@@ -80,6 +110,9 @@ impl Stack {
             StackKind::Serve => Attached::place(Export::Volume(&args.serve_args), folder, size_bytes)?,
             StackKind::Nbdkit => Attached::place(Export::Nbdkit, folder, size_bytes)?,
             StackKind::QemuNbd => Attached::place(Export::QemuNbd, folder, size_bytes)?,
+            StackKind::OneDrive => drives("one", "one", 1, "auto")?,
+            StackKind::TwoMixed => drives("two-mixed", "two, `mixed`,", 2, "mixed")?,
+            StackKind::TwoAuto => drives("two", "two, `auto`,", 2, "auto")?,
         };
         place.begin()?;
         Ok(Self { place })
@@ -95,9 +128,9 @@ impl Stack {
         self.place.folder.join(name)
     }
 
-    /// Waits until all that was written is on the disk.
+    /// Waits until all that was written is on the disk. All rest for equally long at least: some drives mend themselves meanwhile.
     pub(crate) fn settle(&self) {
-        self.place.settle();
+        self.place.settle_for(REST);
     }
 }
 

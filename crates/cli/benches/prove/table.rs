@@ -5,6 +5,15 @@ use crate::database::Database;
 use crate::picture::{self, Chart};
 use crate::rounds::{extremes, median, quantile};
 
+/// What the neighbour pays.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cost {
+    /// How long it took for what it had to do.
+    Seconds(f64),
+    /// How fast it wrote.
+    MibPerS(f64),
+}
+
 /// What one load came to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
@@ -13,27 +22,43 @@ pub(crate) struct Measured {
     p99_s: f64,
     most_s: f64,
     count: usize,
-    neighbour_s: f64,
+    cost: Option<Cost>,
     sync_p99_s: Option<f64>,
 }
 
 impl Measured {
-    /// Of what ended within `window_s`; the neighbour was at work for `neighbour_s`. 99 of 100
+    /// Of what was under way within `window_s`, and what the neighbour pays. 99 of 100
     /// syncs of the log stayed below `sync_p99_s`, where that is known.
-    pub(crate) fn of(latencies_s: &[f64], window_s: f64, neighbour_s: f64, sync_p99_s: Option<f64>) -> Self {
+    pub(crate) fn of(
+        latencies_s: &[f64],
+        window_s: f64,
+        cost: Option<Cost>,
+        sync_p99_s: Option<f64>,
+    ) -> Self {
         Self {
             per_s: latencies_s.len() as f64 / window_s.max(1e-3),
             p50_s: quantile(latencies_s, 0.5),
             p99_s: quantile(latencies_s, 0.99),
             most_s: latencies_s.iter().copied().fold(0.0, f64::max),
             count: latencies_s.len(),
-            neighbour_s,
+            cost,
             sync_p99_s,
         }
     }
+
+    fn has_p99(&self) -> bool {
+        self.count >= COUNT_MIN
+    }
 }
 
-/// Below so many transactions in all rounds no 99th percentile is told.
+impl Cost {
+    fn value(self) -> f64 {
+        let (Self::Seconds(value) | Self::MibPerS(value)) = self;
+        value
+    }
+}
+
+/// Of fewer transactions in a round no 99th percentile is told.
 const COUNT_MIN: usize = 100;
 
 /// A table for each database and neighbour. `all` is by database, and then by neighbour and stack.
@@ -47,7 +72,7 @@ pub(crate) fn print(
         println!("\n### {}; {} rounds of {} s", database.unit(), args.rounds, args.seconds);
         for (neighbour, loads) in database.neighbours().iter().zip(loads.chunks(stacks.len())) {
             println!(
-                "\n| {} | a second | ratio | p50, ms | p99, ms | ratio | longest, ms | counted | neighbour, s | 99 % of syncs below, ms |",
+                "\n| {} | a second | ratio | p50, ms | p99, ms | ratio | longest, ms | counted | neighbour | 99 % of syncs below, ms |",
                 neighbour.name(args)
             );
             println!("| --- | --- | --- | ---: | --- | --- | ---: | ---: | ---: | ---: |");
@@ -69,21 +94,28 @@ fn row(stack: &str, mine: &[Measured], ours: &[Measured]) -> String {
     };
     let count: usize = mine.iter().map(|it| it.count).sum();
     let (least, most) = extremes(&of(|it| it.per_s));
-    let (p99, p99_ratio) = match count >= COUNT_MIN {
+    let is_told = |rounds: &[Measured]| rounds.iter().all(Measured::has_p99);
+    let p99 = match is_told(mine) {
         true => {
             let (least, most) = extremes(&of(|it| it.p99_s));
-            (format!("{:.2} to {:.2}", least * 1e3, most * 1e3), ratio(|it| it.p99_s))
+            format!("{:.2} to {:.2}", least * 1e3, most * 1e3)
         }
-        false => ("-".to_owned(), "-".to_owned()),
+        false => "-".to_owned(),
+    };
+    let p99_ratio = if is_told(mine) && is_told(ours) { ratio(|it| it.p99_s) } else { "-".to_owned() };
+    let costs: Vec<f64> = mine.iter().filter_map(|it| it.cost).map(|it| it.value()).collect();
+    let cost = match mine.first().and_then(|it| it.cost) {
+        None => "-".to_owned(),
+        Some(Cost::Seconds(_)) => format!("{:.1} s", median(&costs)),
+        Some(Cost::MibPerS(_)) => format!("{:.0} MiB/s", median(&costs)),
     };
     let syncs: Vec<f64> = mine.iter().filter_map(|it| it.sync_p99_s).collect();
     let syncs = if syncs.is_empty() { "-".to_owned() } else { format!("{:.0}", median(&syncs) * 1e3) };
     format!(
-        "| {stack} | {least:.0} to {most:.0} | {} | {:.2} | {p99} | {p99_ratio} | {:.0} | {count} | {:.1} | {syncs} |",
+        "| {stack} | {least:.0} to {most:.0} | {} | {:.2} | {p99} | {p99_ratio} | {:.0} | {count} | {cost} | {syncs} |",
         ratio(|it| it.per_s),
         median(&of(|it| it.p50_s)) * 1e3,
         extremes(&of(|it| it.most_s)).1 * 1e3,
-        median(&of(|it| it.neighbour_s)),
     )
 }
 
@@ -99,8 +131,10 @@ pub(crate) fn picture(
     for (database, loads) in databases.iter().zip(all) {
         for (neighbour, loads) in database.neighbours().iter().zip(loads.chunks(stacks.len())) {
             rows.push(format!("{}, {}", database.name(), neighbour.short()));
-            let p99_of =
-                |mine: &Vec<Measured>| median(&mine.iter().map(|it| it.p99_s).collect::<Vec<f64>>()) * 1e3;
+            let p99_of = |mine: &Vec<Measured>| match mine.iter().all(Measured::has_p99) {
+                true => median(&mine.iter().map(|it| it.p99_s).collect::<Vec<f64>>()) * 1e3,
+                false => f64::NAN,
+            };
             p99_ms.push(loads.iter().map(p99_of).collect());
         }
     }

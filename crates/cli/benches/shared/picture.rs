@@ -27,6 +27,7 @@ pub(crate) struct Chart<'a> {
 /// number.
 pub(crate) fn bars_ms(chart: &Chart<'_>, value: impl Fn(usize, usize) -> f64) -> String {
     let Chart { about, names, rows } = *chart;
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
     let (mut least, mut most) = (0.0_f64, 0.0_f64);
     for row in 0..rows.len() {
         let decades = (0..names.len()).map(|name| value(name, row).log10()).filter(|it| it.is_finite());
@@ -56,13 +57,17 @@ pub(crate) fn bars_ms(chart: &Chart<'_>, value: impl Fn(usize, usize) -> f64) ->
     for (place, name) in names.iter().enumerate() {
         let colour = COLOURS[place % COLOURS.len()];
         put(format!("<rect x=\"{x}\" y=\"10\" width=\"12\" height=\"12\" fill=\"{colour}\"/>"));
-        put(format!("<text x=\"{}\" y=\"21\">{name}</text>", x + 18.0));
+        put(format!("<text x=\"{}\" y=\"21\">{}</text>", x + 18.0, escaped(name)));
         x += 36.0 + CHARACTER * name.len() as f64;
     }
     for (row, text) in rows.iter().enumerate() {
         let top = 40.0 + block * row as f64;
         let middle = top + BAR * names.len() as f64 / 2.0 + 4.0;
-        put(format!("<text x=\"{}\" y=\"{middle:.1}\" text-anchor=\"end\">{text}</text>", LEFT - 10.0));
+        put(format!(
+            "<text x=\"{}\" y=\"{middle:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 10.0,
+            escaped(text)
+        ));
         for name in 0..names.len() {
             let (ms, y) = (value(name, row), top + BAR * name as f64);
             if !ms.log10().is_finite() {

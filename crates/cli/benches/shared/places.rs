@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use crate::Outcome;
 
 const START_MAX: Duration = Duration::from_secs(60);
+/// Between two looks whether a server is ready.
+const START_LOOK: Duration = Duration::from_millis(5);
 const STOP_MAX: Duration = Duration::from_secs(120);
 const REST_MAX: Duration = Duration::from_secs(60);
 
@@ -56,13 +58,13 @@ pub(crate) struct Server(Child);
 
 /// A server that mounts its volume by itself.
 #[derive(Debug)]
-struct Mount {
+pub(crate) struct Mount {
     server: Server,
     at: PathBuf,
 }
 
 /// What a sync of the kernel leaves to be written comes at once.
-pub(crate) const QUIET_OF_KERNELS: Duration = Duration::from_millis(400);
+const QUIET_OF_KERNELS: Duration = Duration::from_millis(400);
 
 /// A server of ours writes what nobody syncs every five seconds.
 const QUIET_OF_SERVERS: Duration = Duration::from_secs(6);
@@ -82,8 +84,8 @@ impl Place {
         let mut command = Command::new(program);
         command.arg("mount").arg(&volume).arg(&at).args(["--create", &format!("{size_mib}m")]);
         command.args(mount_args.split_whitespace());
-        let server = Server::start(name, &command, folder, || is_mounted(&at))?;
-        Ok(Self { name: name.to_owned(), folder: at.join("bench"), below: Box::new(Mount { server, at }) })
+        let mount = Mount::start(name, &command, folder, at.clone())?;
+        Ok(Self::on(name, &at, mount))
     }
 
     /// A folder of a file system that is there.
@@ -115,13 +117,18 @@ impl Place {
 
     /// Waits until all that was written is on the disk.
     pub(crate) fn settle(&self) {
+        self.settle_for(self.below.quiet());
+    }
+
+    /// The same, until nothing was written for `quiet`.
+    pub(crate) fn settle_for(&self, quiet: Duration) {
         const TICK: Duration = Duration::from_millis(100);
         if let Some(parent) = self.folder.parent() {
             let _what_cannot_be_synced_is_waited_for = Command::new("sync").arg("-f").arg(parent).status();
         }
         let began = Instant::now();
         let (mut before, mut unchanged) = (self.written_bytes(), Duration::ZERO);
-        while unchanged < self.below.quiet() && began.elapsed() < REST_MAX {
+        while unchanged < quiet && began.elapsed() < REST_MAX {
             thread::sleep(TICK);
             let now = self.written_bytes();
             unchanged = if now == before { unchanged + TICK } else { Duration::ZERO };
@@ -187,7 +194,7 @@ impl Server {
                 let said = fs::read_to_string(&said_path).unwrap_or_default();
                 return Err(format!("{name} does not start: {}", said.trim_end()));
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(START_LOOK);
         }
         Ok(server)
     }
@@ -223,6 +230,14 @@ impl Below for Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop(|| ());
+    }
+}
+
+impl Mount {
+    /// Starts it, and waits until it is mounted at `at`.
+    pub(crate) fn start(name: &str, command: &Command, folder: &Path, at: PathBuf) -> Outcome<Self> {
+        let server = Server::start(name, command, folder, || is_mounted(&at))?;
+        Ok(Self { server, at })
     }
 }
 

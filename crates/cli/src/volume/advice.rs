@@ -20,6 +20,11 @@ pub(crate) fn advise(remedy: &Remedy) -> Option<String> {
             format!("`evenkeel salvage {folder} IMAGE` copies its pages{renew}")
         }
         Remedy::NameDamagedPages => "`evenkeel check` names them".to_owned(),
+        Remedy::LookAfterLogDrive => {
+            "look whether its drive is failing, is full of garbage, or has other work; if it stays so, \
+             `evenkeel tune --dry-run` tries which settings suit it, once the volume is not served"
+                .to_owned()
+        }
         Remedy::TuneAnew => {
             "once it is not served, `evenkeel tune --dry-run` tries which settings suit it now".to_owned()
         }

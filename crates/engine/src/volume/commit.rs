@@ -170,7 +170,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     async fn carry_out(self: Rc<Self>, Begun { slot, mut builder, bytes }: Begun) {
         let meaning = HeaderFields { kind: RecordKind::Commit, through: 0 };
         let (began_ns, began) = (self.env.now_ns(), self.write_back.pace.quiet());
-        let is_alone = || self.group_commit.commits.borrow().in_flight.len() == 1;
+        // Nor is a checkpoint under way, which flushes and moves the tail behind its last page.
+        let is_alone =
+            || self.group_commit.commits.borrow().in_flight.len() == 1 && self.write_back.writer.is_free();
         let began_alone = is_alone();
         let written = self.log.write(slot, meaning, &mut builder).await;
         let now_ns = self.env.now_ns();
@@ -191,7 +193,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
     }
 
-    /// A record that had the drives to itself took so long.
+    /// A record beside which nothing was under way took so long.
     fn note_cost(&self, now_ns: u64, bytes: u64, took_ns: u64) {
         if let Some(Step { bytes, before_ns, now_ns }) = self.group_commit.costs.note(now_ns, bytes, took_ns)
         {

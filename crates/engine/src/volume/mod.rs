@@ -243,7 +243,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
 
     /// What a durable record of its log takes, as its commits show so far.
     pub fn record_cost(&self) -> Option<RecordCost> {
-        self.0.group_commit.costs.known()
+        self.0.group_commit.costs.known(self.0.env.now_ns())
     }
 
     /// What happened to it.

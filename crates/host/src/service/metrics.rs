@@ -83,8 +83,7 @@ pub(super) fn render(scrape: &Scrape) -> String {
     let help = "For how long commits have been waiting for room in the log; 0 where they do not.";
     write_metric(&mut out, "commits_wait_seconds", "gauge", help, scrape.commits_wait_s);
     if let Some(cost) = &document.log_cost {
-        let help =
-            "What half of the durable writes to the log take at most, where nothing else is under way.";
+        let help = "What half of the durable writes to the log take at most, of the size there were most of lately; alone.";
         write_metric(&mut out, "log_write_seconds", "gauge", help, cost.latency_s);
     }
     if let Some(file_system) = &document.file_system {

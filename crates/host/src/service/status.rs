@@ -66,7 +66,7 @@ pub struct Status {
     pub tuned: Option<Tuned>,
     /// How full it is.
     pub occupancy: Occupancy,
-    /// What a durable write to its log takes, as its commits show; missing until there were enough.
+    /// What a durable write to its log takes, as its commits of the last minutes show; missing where there were not enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_cost: Option<LogCost>,
     /// What it did since it was opened.
@@ -178,10 +178,10 @@ pub struct Occupancy {
     pub pages_max_bytes: u64,
 }
 
-/// What a durable record takes in the log, where nothing else is under way: `fixed_s + x / bytes_per_s` for `x` bytes.
+/// What a durable record takes in the log, where no other is under way and nothing goes home: `fixed_s + x / bytes_per_s` for `x` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogCost {
-    /// Bytes of the records there were most of.
+    /// Bytes of the records there were most of lately.
     pub record_bytes: u64,
     /// What half of those take at most.
     pub latency_s: f64,
@@ -194,7 +194,7 @@ pub struct LogCost {
     /// l x B: the batch at which throughput over latency is greatest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_bytes: Option<f64>,
-    /// Records that this is estimated from.
+    /// Records that this is estimated from, those of five minutes ago by a third.
     pub records: u64,
 }
 

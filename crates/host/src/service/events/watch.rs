@@ -245,14 +245,17 @@ impl Watcher {
                 self.reporter.report(Kind::CommitsWaited, &About::default(), message);
             }
             Event::RecordsChanged { bytes, before_ns, now_ns } => {
-                let kind = if now_ns > before_ns { Kind::LogSlower } else { Kind::LogQuicker };
+                let (kind, remedy) = match now_ns > before_ns {
+                    true => (Kind::LogSlower, Remedy::LookAfterLogDrive),
+                    false => (Kind::LogQuicker, Remedy::TuneAnew),
+                };
                 let message = format!(
-                    "a durable write of {} to the log takes {:.3} ms, and took {:.3} ms",
+                    "half of the durable writes of {} to the log take at most {:.3} ms; it was {:.3} ms",
                     size(bytes),
                     now_ns as f64 / 1e6,
                     before_ns as f64 / 1e6,
                 );
-                let message = self.reporter.advised(message, &Remedy::TuneAnew);
+                let message = self.reporter.advised(message, &remedy);
                 self.reporter.report(kind, &About::default(), message);
             }
             Event::RebuildBegun { place, lacks_bytes } => {
