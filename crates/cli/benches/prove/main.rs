@@ -55,7 +55,7 @@ use evenkeel_host::program::is_root;
 use beside::Neighbour;
 use database::Database;
 use stacks::{Stack, StackKind};
-use table::Measured;
+use table::{Figures, Measured};
 
 /// What went wrong, in words.
 type Outcome<T = ()> = Result<T, String>;
@@ -92,7 +92,7 @@ struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     rounds: usize,
     /// Length of a load
-    #[arg(long, default_value_t = 8.0)]
+    #[arg(long, default_value_t = 4.0)]
     seconds: f64,
     /// Size of each volume and of each file behind a server
     #[arg(long, default_value_t = 4096)]
@@ -104,7 +104,7 @@ struct Args {
     #[arg(long, default_value_t = 512)]
     stream_mib: usize,
     /// Files that a neighbour removes
-    #[arg(long, default_value_t = 50_000)]
+    #[arg(long, default_value_t = 20_000)]
     removed_files: usize,
     /// Where the order comes from
     #[arg(long, default_value_t = 1)]
@@ -168,57 +168,66 @@ fn run(args: &Args, interrupt: &Interrupt) -> Outcome {
         stack.settle();
         made.push(stack);
     }
-    let names: Vec<&str> = made.iter().map(Stack::name).collect();
-    let mut all: Vec<Vec<Vec<Measured>>> = Vec::new();
-    for database in &databases {
-        all.push(vec![Vec::new(); made.len() * database.neighbours().len()]);
-    }
-    for round in 0..args.rounds {
-        for (place, database) in databases.iter().enumerate() {
-            for at in rounds::order(made.len(), args.seed, round * databases.len() + place) {
-                eprintln!("round {} of {}: {} on {}", round + 1, args.rounds, database.name(), names[at]);
-                let measured = turn(&made[at], database.as_ref(), scratch.path(), args, interrupt)?;
-                for (number, measured) in measured.into_iter().enumerate() {
-                    all[place][number * made.len() + at].push(measured);
-                }
-            }
+    let bench = Bench { args, interrupt, databases: &databases, stacks: &made, scratch: scratch.path() };
+    let mut figures = Figures::new(&databases, &made);
+    let outcome = (0..args.rounds).try_for_each(|round| bench.round(round, &mut figures));
+    // Rounds that are whole are told, however the others ended.
+    if figures.keep_whole_rounds() > 0 {
+        table::print(&databases, &figures, args);
+        if let Some(path) = &args.svg {
+            let picture = table::picture(&databases, &figures);
+            std::fs::write(path, picture).map_err(|error| format!("{}: {error}", path.display()))?;
         }
     }
-    table::print(&databases, &names, &all, args);
-    match &args.svg {
-        Some(path) => std::fs::write(path, table::picture(&databases, &names, &all, args))
-            .map_err(|error| format!("{}: {error}", path.display())),
-        None => Ok(()),
-    }
+    eprintln!("removing what was made");
+    outcome
 }
 
-/// One database on one stack, alone and beside each neighbour.
-fn turn(
-    stack: &Stack,
-    database: &dyn Database,
-    scratch: &Path,
-    args: &Args,
-    interrupt: &Interrupt,
-) -> Outcome<Vec<Measured>> {
-    let running = database.start(&stack.folder_of(database.name()), scratch)?;
-    let mut measured = Vec::new();
-    for neighbour in database.neighbours() {
-        stopped(interrupt)?;
-        let beside = stack.folder_of("neighbour");
-        if neighbour.prepare(&beside, args)? {
+/// What a round consists of.
+struct Bench<'a> {
+    args: &'a Args,
+    interrupt: &'a Interrupt,
+    databases: &'a [Box<dyn Database>],
+    stacks: &'a [Stack],
+    scratch: &'a Path,
+}
+
+impl Bench<'_> {
+    fn round(&self, round: usize, figures: &mut Figures) -> Outcome {
+        let Self { args, databases, stacks, .. } = *self;
+        for (place, database) in databases.iter().enumerate() {
+            for at in rounds::order(stacks.len(), args.seed, round * databases.len() + place) {
+                let (database_name, stack) = (database.name(), stacks[at].name());
+                eprintln!("round {} of {}: {database_name} on {stack}", round + 1, args.rounds);
+                figures.add(place, at, self.turn(&stacks[at], database.as_ref())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// One database on one stack, alone and beside each neighbour.
+    fn turn(&self, stack: &Stack, database: &dyn Database) -> Outcome<Vec<Measured>> {
+        let Self { args, interrupt, scratch, .. } = *self;
+        let running = database.start(&stack.folder_of(database.name()), scratch)?;
+        let mut measured = Vec::new();
+        for neighbour in database.neighbours() {
+            stopped(interrupt)?;
+            let beside = stack.folder_of("neighbour");
+            if neighbour.prepare(&beside, args)? {
+                stack.settle();
+            }
+            if args.drive.is_some() {
+                forget()?;
+            }
+            measured.push(neighbour.beside(running.as_ref(), &beside, args)?);
+            Neighbour::clean(&beside)?;
             stack.settle();
         }
-        if args.drive.is_some() {
-            forget()?;
-        }
-        measured.push(neighbour.beside(running.as_ref(), &beside, args)?);
-        Neighbour::clean(&beside)?;
+        // What it writes at its end is its own.
+        drop(running);
         stack.settle();
+        Ok(measured)
     }
-    // What it writes at its end is its own.
-    drop(running);
-    stack.settle();
-    Ok(measured)
 }
 
 /// Has the kernel forget what it keeps of all files, so that databases read from the drives.
@@ -228,7 +237,7 @@ fn forget() -> Outcome {
 }
 
 fn stopped(interrupt: &Interrupt) -> Outcome {
-    if interrupt.is_asked() { Err("what was made is removed now".to_owned()) } else { Ok(()) }
+    if interrupt.is_asked() { Err("not all rounds were run".to_owned()) } else { Ok(()) }
 }
 
 /// Where files are in memory, if anywhere.

@@ -4,6 +4,7 @@ use crate::Args;
 use crate::database::Database;
 use crate::picture::{self, Chart};
 use crate::rounds::{extremes, median, quantile};
+use crate::stacks::Stack;
 
 /// What the neighbour pays.
 #[derive(Debug, Clone, Copy)]
@@ -61,15 +62,47 @@ impl Cost {
 /// Of fewer transactions in a round no 99th percentile is told.
 const COUNT_MIN: usize = 100;
 
-/// A table for each database and neighbour. `all` is by database, and then by neighbour and stack.
-pub(crate) fn print(
-    databases: &[Box<dyn Database>],
-    stacks: &[&str],
-    all: &[Vec<Vec<Measured>>],
-    args: &Args,
-) {
+/// What all loads came to, of each round.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    stacks: Vec<String>,
+    /// By database, and then by neighbour and stack.
+    all: Vec<Vec<Vec<Measured>>>,
+}
+
+impl Figures {
+    pub(crate) fn new(databases: &[Box<dyn Database>], stacks: &[Stack]) -> Self {
+        let loads = |neighbours: usize| vec![Vec::new(); stacks.len() * neighbours];
+        Self {
+            stacks: stacks.iter().map(|stack| stack.name().to_owned()).collect(),
+            all: databases.iter().map(|database| loads(database.neighbours().len())).collect(),
+        }
+    }
+
+    /// Of one database on one stack: a figure for each neighbour.
+    pub(crate) fn add(&mut self, database: usize, stack: usize, measured: Vec<Measured>) {
+        for (neighbour, measured) in measured.into_iter().enumerate() {
+            self.all[database][neighbour * self.stacks.len() + stack].push(measured);
+        }
+    }
+
+    /// Forgets rounds that are not whole; how many are.
+    pub(crate) fn keep_whole_rounds(&mut self) -> usize {
+        let rounds = self.rounds();
+        self.all.iter_mut().flatten().for_each(|loads| loads.truncate(rounds));
+        rounds
+    }
+
+    fn rounds(&self) -> usize {
+        self.all.iter().flatten().map(Vec::len).min().unwrap_or(0)
+    }
+}
+
+/// A table for each database and neighbour.
+pub(crate) fn print(databases: &[Box<dyn Database>], figures: &Figures, args: &Args) {
+    let Figures { stacks, all } = figures;
     for (database, loads) in databases.iter().zip(all) {
-        println!("\n### {}; {} rounds of {} s", database.unit(), args.rounds, args.seconds);
+        println!("\n### {}; {} rounds of {} s", database.unit(), figures.rounds(), args.seconds);
         for (neighbour, loads) in database.neighbours().iter().zip(loads.chunks(stacks.len())) {
             println!(
                 "\n| {} | a second | ratio | p50, ms | p99, ms | ratio | longest, ms | counted | neighbour | 99 % of syncs below, ms |",
@@ -120,12 +153,8 @@ fn row(stack: &str, mine: &[Measured], ours: &[Measured]) -> String {
 }
 
 /// The 99th percentiles, the median over the rounds of each.
-pub(crate) fn picture(
-    databases: &[Box<dyn Database>],
-    stacks: &[&str],
-    all: &[Vec<Vec<Measured>>],
-    args: &Args,
-) -> String {
+pub(crate) fn picture(databases: &[Box<dyn Database>], figures: &Figures) -> String {
+    let Figures { stacks, all } = figures;
     let mut rows = Vec::new();
     let mut p99_ms: Vec<Vec<f64>> = Vec::new();
     for (database, loads) in databases.iter().zip(all) {
@@ -138,6 +167,7 @@ pub(crate) fn picture(
             p99_ms.push(loads.iter().map(p99_of).collect());
         }
     }
-    let about = format!("99th percentile of durable transactions, {} rounds", args.rounds);
-    picture::bars_ms(&Chart { about: &about, names: stacks, rows: &rows }, |stack, row| p99_ms[row][stack])
+    let names: Vec<&str> = stacks.iter().map(String::as_str).collect();
+    let about = format!("99th percentile of durable transactions, {} rounds", figures.rounds());
+    picture::bars_ms(&Chart { about: &about, names: &names, rows: &rows }, |stack, row| p99_ms[row][stack])
 }
