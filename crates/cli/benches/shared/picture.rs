@@ -37,8 +37,11 @@ pub(crate) fn bars_ms(chart: &Chart<'_>, value: impl Fn(usize, usize) -> f64) ->
     let place_of = |ms: f64| LEFT + (ms.log10() - least) / (most - least).max(1.0) * (RIGHT - LEFT);
     let block = BAR * names.len() as f64 + GAP;
     let height = 70.0 + block * rows.len() as f64;
+    let in_legend = |name: &str| 36.0 + CHARACTER * name.len() as f64;
+    let legend: f64 = names.iter().map(|name| in_legend(name)).sum();
+    let whole_width = WIDTH.max(LEFT_OF_LEGEND + legend);
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {whole_width} {height}\" font-family=\"system-ui, sans-serif\" \
          font-size=\"13\" role=\"img\" aria-label=\"{about}\">\n\
          <style>text {{ fill: #222 }} line {{ stroke: #bbb }} @media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} \
          line {{ stroke: #555 }} }}</style>\n"
@@ -58,7 +61,7 @@ pub(crate) fn bars_ms(chart: &Chart<'_>, value: impl Fn(usize, usize) -> f64) ->
         let colour = COLOURS[place % COLOURS.len()];
         put(format!("<rect x=\"{x}\" y=\"10\" width=\"12\" height=\"12\" fill=\"{colour}\"/>"));
         put(format!("<text x=\"{}\" y=\"21\">{}</text>", x + 18.0, escaped(name)));
-        x += 36.0 + CHARACTER * name.len() as f64;
+        x += in_legend(name);
     }
     for (row, text) in rows.iter().enumerate() {
         let top = 40.0 + block * row as f64;
