@@ -82,10 +82,9 @@ pub(super) fn render(scrape: &Scrape) -> String {
     write_metric(&mut out, "moved_files", "gauge", help, scrape.moved_files as f64);
     let help = "For how long commits have been waiting for room in the log; 0 where they do not.";
     write_metric(&mut out, "commits_wait_seconds", "gauge", help, scrape.commits_wait_s);
-    if let Some(cost) = &document.log_cost {
-        let help = "What half of the durable writes to the log take at most, of the size there were most of lately; alone.";
-        write_metric(&mut out, "log_write_seconds", "gauge", help, cost.latency_s);
-    }
+    let help = "What half of the durable writes to the log take at most, of the size there were most of lately; alone.";
+    let log_write_s = document.log_cost.map_or(f64::NAN, |cost| cost.latency_s);
+    write_metric(&mut out, "log_write_seconds", "gauge", help, log_write_s);
     if let Some(file_system) = &document.file_system {
         write_file_system(&mut out, file_system);
     }
