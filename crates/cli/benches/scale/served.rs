@@ -1,13 +1,14 @@
 //! One server process: made, loaded, killed, opened again, and what it took.
 
 use std::fs::{self, File};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use evenkeel_host::service::status::Status;
 
 use crate::load::{self, Done, Load, Operation, Place};
 use crate::{GIB, MIB, Outcome, shown};
@@ -217,7 +218,8 @@ impl Served {
         let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn();
         let mut served = Self { child: child.map_err(|error| format!("serve: {error}"))? };
         for volume in volumes {
-            while UnixStream::connect(volume.join("nbd.sock")).is_err() {
+            // Its socket takes connections before it has recovered; this answers behind that.
+            while Status::ask(volume).is_err() {
                 if !matches!(served.child.try_wait(), Ok(None)) || began.elapsed() > START_MAX {
                     return Err(fs::read_to_string(&said_path).unwrap_or_default().trim_end().to_owned());
                 }
@@ -271,7 +273,8 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         // In order, so that no arena of it stays in memory.
-        if self.stop().is_err() {
+        let has_ended = !matches!(self.child.try_wait(), Ok(None));
+        if !has_ended && self.stop().is_err() {
             let _ended_already = self.child.kill();
             let _ended_already = self.child.wait();
         }
