@@ -3,13 +3,15 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
+use evenkeel_host::kernel_setting::drop_caches;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
 use crate::places::Place;
+use crate::process::run;
 use crate::rounds::{extremes, median, order};
 use crate::{Args, Outcome};
 
@@ -59,15 +61,15 @@ fn turn(place: &Place, tree: &Path, args: &Args) -> Outcome<[f64; STEPS.len()]> 
     place.begin()?;
     let folder = &place.folder;
     let mut took_s = [0.0; STEPS.len()];
-    took_s[0] = timed(|| run(Command::new("tar").arg("xf").arg(tree), folder))?;
-    run(git().args(["init", "--quiet"]), folder)?;
-    took_s[1] = timed(|| run(git().args(["add", "--all"]), folder))?;
-    took_s[2] = timed(|| run(git().args(["status", "--short"]), folder))?;
+    took_s[0] = timed(|| run(Command::new("tar").arg("xf").arg(tree).current_dir(folder)).map(drop))?;
+    run(git().args(["init", "--quiet"]).current_dir(folder))?;
+    took_s[1] = timed(|| run(git().args(["add", "--all"]).current_dir(folder)).map(drop))?;
+    took_s[2] = timed(|| run(git().args(["status", "--short"]).current_dir(folder)).map(drop))?;
     place.settle();
     let large = folder.join("large");
     took_s[3] = timed(|| write_large(&large, args))?;
     place.settle();
-    drop_caches()?;
+    drop_caches().map_err(|error| format!("the page cache: {error}; `bulk` is run by root"))?;
     took_s[4] = timed(|| read_large(&large, args))?;
     took_s[5] =
         timed(|| fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display())))?;
@@ -88,15 +90,6 @@ fn git() -> Command {
     git
 }
 
-fn run(command: &mut Command, folder: &Path) -> Outcome {
-    let output = command.current_dir(folder).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("{command:?}: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim_end())),
-    }
-}
-
 /// Makes a tree of text, and an archive of it.
 fn make_tree(made_in: &Path, archive: &Path, args: &Args) -> Outcome {
     let folder = made_in.join("tree");
@@ -111,7 +104,7 @@ fn make_tree(made_in: &Path, archive: &Path, args: &Args) -> Outcome {
         fs::write(part.join(format!("{number}.txt")), text)
     });
     made.map_err(|error| format!("{}: {error}", folder.display()))?;
-    run(Command::new("tar").arg("cf").arg(archive).arg("."), &folder)?;
+    run(Command::new("tar").arg("cf").arg(archive).arg(".").current_dir(&folder))?;
     fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
@@ -139,10 +132,4 @@ fn read_large(at: &Path, args: &Args) -> Outcome {
         Ok(())
     });
     read.map_err(|error| format!("{}: {error}", at.display()))
-}
-
-/// Has the kernel forget what it keeps of all files, those of servers and under loop devices counted.
-fn drop_caches() -> Outcome {
-    let path = "/proc/sys/vm/drop_caches";
-    fs::write(path, "3").map_err(|error| format!("{path}: {error}; `bulk` is run by root"))
 }

@@ -26,24 +26,16 @@ mod bulk;
 mod neighbour;
 mod streams;
 
-#[path = "../shared/neighbours.rs"]
-mod neighbours;
-#[path = "../shared/picture.rs"]
-mod picture;
-#[path = "../shared/places.rs"]
-mod places;
-#[path = "../shared/rounds.rs"]
-mod rounds;
+#[path = "../common/mod.rs"]
+mod common;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 
+use common::{Outcome, ended, neighbours, picture, places, process, rounds};
 use places::{Beside, Place};
-
-/// What went wrong, in words.
-type Outcome<T = ()> = Result<T, String>;
 
 /// A mounted volume beside other file systems.
 #[derive(Debug, Parser)]
@@ -111,13 +103,7 @@ impl Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Outcome {

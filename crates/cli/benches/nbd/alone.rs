@@ -6,7 +6,8 @@ use evenkeel_host::service::status::Status;
 
 use crate::cases::Disk;
 use crate::load::{self, Load, Operation, Place};
-use crate::servers::{Fleet, Kind, field};
+use crate::process::field;
+use crate::servers::{Fleet, Kind};
 use crate::{Args, Outcome};
 
 const KIB: usize = 1 << 10;

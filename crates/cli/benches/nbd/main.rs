@@ -32,8 +32,8 @@ mod comparison;
 mod disk;
 mod servers;
 
-#[path = "../shared/load.rs"]
-mod load;
+#[path = "../common/mod.rs"]
+mod common;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,10 +41,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cases::{CASES, Case, Disk};
+use common::{Outcome, ended, load, process};
 use servers::{Fleet, Kind};
-
-/// What went wrong, in words.
-type Outcome<T = ()> = Result<T, String>;
 
 /// Cases beside those that compare rates.
 const OTHERS: [(&str, &str); 4] = [
@@ -121,13 +119,7 @@ fn main() -> ExitCode {
         eprintln!("no case `{unknown}`; --list names them");
         return ExitCode::from(2);
     }
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(run(&args))
 }
 
 fn run(args: &Args) -> Outcome {

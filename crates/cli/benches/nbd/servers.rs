@@ -7,14 +7,14 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cases::Disk;
+use crate::process::{Need, Process, missing};
 use crate::{Args, Outcome, load};
 
-const START_MAX: Duration = Duration::from_secs(60);
 const REST_MAX: Duration = Duration::from_secs(20);
 const STOP_MAX: Duration = Duration::from_secs(120);
 
@@ -64,12 +64,14 @@ impl Kind {
         }
     }
 
-    /// The program to install, and its package.
-    fn needs(self) -> Option<(&'static str, &'static str)> {
+    /// What is to be installed.
+    fn needs(self) -> Option<Need> {
         match self {
             Self::Evenkeel | Self::Before => None,
-            Self::Nbdkit | Self::Null => Some(("nbdkit", "nbdkit")),
-            Self::QemuWriteback | Self::QemuUring => Some(("qemu-nbd", "qemu-utils")),
+            Self::Nbdkit | Self::Null => Some(Need { program: "nbdkit", package: "nbdkit" }),
+            Self::QemuWriteback | Self::QemuUring => {
+                Some(Need { program: "qemu-nbd", package: "qemu-utils" })
+            }
         }
     }
 }
@@ -85,8 +87,8 @@ pub(crate) fn kinds(args: &Args) -> Outcome<Vec<Kind>> {
         _ => names.is_empty() || names.iter().any(|name| name == kind.name()),
     };
     let wanted: Vec<Kind> = Kind::ALL.into_iter().filter(is_wanted).collect();
-    needed(wanted.iter().filter_map(|kind| kind.needs()).chain([("setpriv", "util-linux")]))?;
-    Ok(wanted)
+    let needs: Vec<Need> = wanted.iter().filter_map(|kind| kind.needs()).collect();
+    missing(&needs).map_or(Ok(wanted), Err)
 }
 
 /// Those of `kinds` that can be served from such a disk.
@@ -112,19 +114,6 @@ fn slow_flush_library() -> Outcome<PathBuf> {
     ))
 }
 
-fn needed(programs: impl IntoIterator<Item = (&'static str, &'static str)>) -> Outcome {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    let mut missing: Vec<_> = programs.into_iter().filter(|(program, _)| !is_there(program)).collect();
-    missing.sort_unstable();
-    missing.dedup();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let (programs, packages): (Vec<_>, Vec<_>) = missing.into_iter().unzip();
-    Err(format!("not installed: {}; `apt-get install {}`", programs.join(", "), packages.join(" ")))
-}
-
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -132,7 +121,7 @@ pub(crate) struct Server {
     pub(crate) socket: PathBuf,
     /// The folder of a volume.
     pub(crate) volume: PathBuf,
-    child: Child,
+    process: Process,
 }
 
 /// What a process used so far.
@@ -160,8 +149,7 @@ impl Server {
             let made = fs::File::create(&file).and_then(|made| made.set_len(size_bytes));
             made.map_err(|error| format!("{}: {error}", file.display()))?;
         }
-        // Whoever ends the benchmark, however, ends its servers.
-        let mut words: Vec<std::ffi::OsString> = ["setpriv", "--pdeathsig", "TERM"].map(Into::into).to_vec();
+        let mut words: Vec<std::ffi::OsString> = Vec::new();
         let mut say = |more: &[&std::ffi::OsStr]| words.extend(more.iter().map(|&word| word.to_owned()));
         let size = size_bytes.to_string();
         match kind {
@@ -192,48 +180,23 @@ impl Server {
                 say(&[file.as_ref()]);
             }
         }
-        let words_path = folder.join(format!("{}.said", kind.name()));
-        let said =
-            fs::File::create(&words_path).map_err(|error| format!("{}: {error}", words_path.display()))?;
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        command.args(&words[1..]);
         if disk == Disk::SlowFlushes {
             command.env("LD_PRELOAD", slow_flush_library()?);
         }
-        let child = command.spawn().map_err(|error| format!("{}: {error}", kind.name()))?;
-        let mut server = Self { kind, socket, volume, child };
-        server.wait_until_ready().map_err(|why| {
-            let said = fs::read_to_string(&words_path).unwrap_or_default();
-            format!("{why}: {}", said.trim_end())
-        })?;
-        Ok(server)
-    }
-
-    fn wait_until_ready(&mut self) -> Outcome {
-        let began = Instant::now();
-        while UnixStream::connect(&self.socket).is_err() {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("{} ended before it served: {status}", self.kind.name()));
-            }
-            if began.elapsed() > START_MAX {
-                return Err(format!("{} does not listen", self.kind.name()));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
+        let is_ready = || UnixStream::connect(&socket).is_ok();
+        let process = Process::start(kind.name(), &command, folder, is_ready)?;
+        Ok(Self { kind, socket, volume, process })
     }
 
     /// A file of its in /proc.
     pub(crate) fn proc_file(&self, name: &str) -> String {
-        fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap_or_default()
+        self.process.proc_file(name)
     }
 
     pub(crate) fn used(&self) -> Used {
-        let stat = self.proc_file("stat");
-        let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let cpu_ticks =
-            behind_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok());
-        Used { cpu_ticks: cpu_ticks.sum(), written_bytes: field(&self.proc_file("io"), "write_bytes:") }
+        Used { cpu_ticks: self.process.cpu_ticks(), written_bytes: self.process.written_bytes() }
     }
 
     /// Waits until it does nothing any more.
@@ -251,7 +214,7 @@ impl Server {
     /// Asks it to stop and waits until it has, however long that takes; what it had used in the end.
     pub(crate) fn stop(self) -> Used {
         let mut used = self.used();
-        self.terminate();
+        self.process.terminate();
         let began = Instant::now();
         while began.elapsed() < STOP_MAX {
             let now = self.used();
@@ -267,32 +230,13 @@ impl Server {
         }
         used
     }
-
-    fn terminate(&self) {
-        let id = self.child.id().to_string();
-        let _it_may_have_ended =
-            Command::new("kill").args(["-s", "TERM", &id]).stderr(Stdio::null()).status();
-    }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.terminate();
-        let began = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if began.elapsed() > REST_MAX {
-                let _it_may_have_ended = self.child.kill();
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        let _nothing_depends_on_how = self.process.stop();
         let _qemu_leaves_it = fs::remove_file(&self.socket);
     }
-}
-
-/// The number behind `name` in a file of /proc.
-pub(crate) fn field(text: &str, name: &str) -> u64 {
-    let found = text.lines().find_map(|line| line.strip_prefix(name));
-    found.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 /// Servers side by side, their volumes full.

@@ -3,15 +3,20 @@
 //! The kernel's own NBD client would save two copies and two changes of context; where it is not there, all servers pay alike.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
+use evenkeel_host::interrupt::Interrupt;
+use evenkeel_host::loop_device;
+use evenkeel_host::mounted::Mounted;
+use evenkeel_host::undo::Undo;
+
 use crate::Outcome;
-use crate::places::{Below, Place, Server};
+use crate::places::{Below, Place};
+use crate::process::{Process, run};
 
 /// What is served.
 #[derive(Debug, Clone, Copy)]
@@ -24,15 +29,13 @@ pub(crate) enum Export<'a> {
     QemuNbd,
 }
 
-/// What is below the file system, undone from above when it is dropped.
+/// What is below the file system. It ends from above.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    mounted_at: Option<PathBuf>,
-    node: Option<String>,
-    fuse_at: PathBuf,
-    // These go last, in this order.
-    _fuse: Server,
-    server: Server,
+    _mounted: Mounted,
+    _node: Undo,
+    _fuse: Process,
+    server: Process,
 }
 
 impl Export<'_> {
@@ -77,30 +80,47 @@ impl Export<'_> {
 
 impl Attached {
     /// A new ext4 over a new export.
-    pub(crate) fn place(export: Export<'_>, folder: &Path, size_bytes: u64) -> Outcome<Place> {
+    pub(crate) fn place(
+        export: Export<'_>,
+        folder: &Path,
+        size_bytes: u64,
+        interrupt: &Interrupt,
+    ) -> Outcome<Place> {
         let name = export.name();
         let socket = folder.join(format!("{name}.sock"));
         let command = export.make(folder, size_bytes, &socket)?;
-        let server = Server::start(name, &command, folder, || UnixStream::connect(&socket).is_ok())?;
-        let (fuse_at, mounted_at) =
-            (folder.join(format!("{name}.fuse")), folder.join(format!("{name}.mounted")));
+        let server = Process::start(name, &command, folder, || UnixStream::connect(&socket).is_ok())?;
+        let [fuse_at, mounted_at] = ["fuse", "mounted"].map(|what| folder.join(format!("{name}.{what}")));
         for at in [&fuse_at, &mounted_at] {
             fs::create_dir(at).map_err(|error| format!("{}: {error}", at.display()))?;
         }
         let mut nbdfuse = Command::new("nbdfuse");
         nbdfuse.arg(&fuse_at).arg("--unix").arg(&socket);
         let file = fuse_at.join("nbd");
-        let fuse = Server::start(&format!("{name}.nbdfuse"), &nbdfuse, folder, || file.exists())?;
-        let mut attached = Self { mounted_at: None, node: None, fuse_at, _fuse: fuse, server };
-        let node = run(Command::new("losetup").args(["--find", "--show"]).arg(&file))?.trim().to_owned();
-        attached.node = Some(node.clone());
+        let fuse = Process::start(&format!("{name}.nbdfuse"), &nbdfuse, folder, || file.exists())?;
+        let (node_undone, node) = attach(&file)?;
         // Nothing is left to be written later, and no file loses what it was filled with.
         let now = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
         run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", now]).arg(&node))?;
-        run(Command::new("mount").arg(&node).arg(&mounted_at))?;
-        attached.mounted_at = Some(mounted_at.clone());
+        let words = ["mount".into(), node.into(), mounted_at.clone().into()];
+        let mounted =
+            Mounted::new(words.into(), &mounted_at, interrupt).map_err(|error| error.to_string())?;
+        let attached = Self { _mounted: mounted, _node: node_undone, _fuse: fuse, server };
         Ok(Place::on(&format!("ext4 over {name}"), &mounted_at, attached))
     }
+}
+
+/// A loop device over the file, and what detaches it. Its I/O goes through the page cache, as nbdfuse's does.
+fn attach(file: &Path) -> Outcome<(Undo, String)> {
+    let file = file.canonicalize().map_err(|error| format!("{}: {error}", file.display()))?;
+    let make =
+        || run(Command::new("losetup").args(["--find", "--show"]).arg(&file)).map_err(io::Error::other);
+    let undo = |_: &String| -> Box<dyn FnOnce() + Send> {
+        let file = file.clone();
+        Box::new(move || loop_device::detach_all(&file))
+    };
+    let (undone, node) = Undo::make(make, undo).map_err(|error| error.to_string())?;
+    Ok((undone, node.trim().to_owned()))
 }
 
 impl Below for Attached {
@@ -109,39 +129,7 @@ impl Below for Attached {
     }
 
     fn quiet(&self) -> Duration {
-        self.server.quiet()
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        if let Some(at) = &self.mounted_at {
-            // Who used it may take a moment to end.
-            let is_free = |_| {
-                Command::new("umount").arg(at).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
-            };
-            if !(0..50).any(|attempt| {
-                is_free(attempt) || {
-                    thread::sleep(Duration::from_millis(100));
-                    false
-                }
-            }) {
-                let _in_use_still = Command::new("umount").arg("--lazy").arg(at).status();
-            }
-        }
-        if let Some(node) = &self.node {
-            let _gone_already = Command::new("losetup").args(["--detach", node]).status();
-            // It goes once nobody holds it; nbdfuse has to live until then.
-            let backing = PathBuf::from(node.replace("/dev/", "/sys/block/")).join("loop/backing_file");
-            for _ in 0..1000 {
-                if !backing.exists() {
-                    break;
-                }
-                thread::sleep(Duration::from_millis(5));
-            }
-        }
-        let _gone_already =
-            Command::new("fusermount3").args(["-u", "-z"]).arg(&self.fuse_at).stderr(Stdio::null()).status();
+        Below::quiet(&self.server)
     }
 }
 
@@ -158,14 +146,4 @@ fn fill(file: &Path, size_bytes: u64) -> Outcome {
         file.sync_all()
     });
     written.map_err(|error| format!("{}: {error}", file.display()))
-}
-
-/// Runs a program; answers what it printed, or why it did not do it.
-pub(crate) fn run(command: &mut Command) -> Outcome<String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{program}: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim_end())),
-    }
 }

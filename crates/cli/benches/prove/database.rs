@@ -6,15 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::beside::Neighbour;
 use crate::etcd::Etcd;
 use crate::postgres::Postgres;
+use crate::process::{Need, missing};
 use crate::sqlite::Sqlite;
 use crate::{Args, Outcome};
-
-/// A program that has to be there, and the package that has it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Need {
-    pub(crate) program: &'static str,
-    pub(crate) package: &'static str,
-}
 
 /// A transaction that is durable.
 #[derive(Debug, Clone, Copy)]
@@ -82,15 +76,6 @@ pub(crate) fn wanted(args: &Args) -> Outcome<Vec<Box<dyn Database>>> {
         }
     }
     if wanted.is_empty() { Err("no database is left to measure".to_owned()) } else { Ok(wanted) }
-}
-
-/// What has to be installed first, if anything.
-pub(crate) fn missing(needs: &[Need]) -> Option<String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<_> = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).collect();
-    let is_there = |need: &Need| folders.iter().any(|folder| folder.join(need.program).is_file());
-    let need = needs.iter().find(|need| !is_there(need))?;
-    Some(format!("no {}; `apt-get install {}`", need.program, need.package))
 }
 
 /// Seconds since 1970.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Outcome;
 use crate::database::{Database, Done, Load, Running, now_s};
-use crate::places::Server;
+use crate::process::Process;
 
 const CLIENTS: usize = 8;
 /// Characters of a value, which is 255 bytes in base 64.
@@ -23,7 +23,7 @@ pub(crate) struct Etcd;
 
 struct Member {
     port: u16,
-    _server: Server,
+    _server: Process,
 }
 
 impl Database for Etcd {
@@ -48,7 +48,7 @@ impl Database for Etcd {
         command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
         command.args(["--initial-cluster", &format!("one={peers}"), "--force-new-cluster"]);
         let is_ready = || Client::new(port).is_ok_and(|mut client| client.put(0, 0).is_ok());
-        let server = Server::start("etcd", &command, scratch, is_ready)?;
+        let server = Process::start("etcd", &command, scratch, is_ready)?;
         Ok(Box::new(Member { port, _server: server }))
     }
 }

@@ -36,29 +36,24 @@ mod sqlite;
 mod stacks;
 mod table;
 
-#[path = "../shared/neighbours.rs"]
-mod neighbours;
-#[path = "../shared/picture.rs"]
-mod picture;
-#[path = "../shared/places.rs"]
-mod places;
-#[path = "../shared/rounds.rs"]
-mod rounds;
+#[path = "../common/mod.rs"]
+mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use evenkeel_host::interrupt::Interrupt;
+use evenkeel_host::interrupt::{EXIT_INTERRUPTED, Interrupt};
+use evenkeel_host::kernel_setting::drop_caches;
 use evenkeel_host::program::is_root;
+use evenkeel_host::undo::Undo;
 
 use beside::Neighbour;
+use common::{Outcome, ended, neighbours, picture, places, process, rounds};
 use database::Database;
 use stacks::{Stack, StackKind};
 use table::{Figures, Measured};
-
-/// What went wrong, in words.
-type Outcome<T = ()> = Result<T, String>;
 
 /// Databases on a mounted volume and on what people have instead.
 #[derive(Debug, Parser)]
@@ -132,16 +127,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match run(&args, &interrupt) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) if interrupt.is_asked() => {
-            eprintln!("interrupted: {why}");
-            ExitCode::from(130)
-        }
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
+    let outcome = run(&args, &interrupt);
+    match interrupt.is_asked() {
+        true => ExitCode::from(EXIT_INTERRUPTED as u8),
+        false => ended(outcome),
     }
 }
 
@@ -154,21 +143,21 @@ fn run(args: &Args, interrupt: &Interrupt) -> Outcome {
     let databases = database::wanted(args)?;
     let kinds = stacks::wanted(args)?;
     std::fs::create_dir_all(&args.folder).map_err(|error| format!("{}: {error}", args.folder.display()))?;
-    let folder = open_folder(&args.folder)?;
+    let folder = OpenFolder::new(&args.folder)?;
     // Sockets and messages, which are not measured.
-    let scratch = open_folder(memory())?;
+    let scratch = OpenFolder::new(memory())?;
     let mut made = Vec::new();
     for kind in kinds {
-        let stack = Stack::make(kind, folder.path(), args)?;
+        let stack = Stack::make(kind, &folder.path, args, interrupt)?;
         for database in &databases {
             stopped(interrupt)?;
             eprintln!("{}: {} is made", stack.name(), database.name());
-            database.make(&stack.folder_of(database.name()), scratch.path())?;
+            database.make(&stack.folder_of(database.name()), &scratch.path)?;
         }
         stack.settle();
         made.push(stack);
     }
-    let bench = Bench { args, interrupt, databases: &databases, stacks: &made, scratch: scratch.path() };
+    let bench = Bench { args, interrupt, databases: &databases, stacks: &made, scratch: &scratch.path };
     let mut figures = Figures::new(&databases, &made);
     let outcome = (0..args.rounds).try_for_each(|round| bench.round(round, &mut figures));
     // Rounds that are whole are told, however the others ended.
@@ -217,7 +206,7 @@ impl Bench<'_> {
                 stack.settle();
             }
             if args.drive.is_some() {
-                forget()?;
+                drop_caches().map_err(|error| format!("the page cache: {error}"))?;
             }
             measured.push(neighbour.beside(running.as_ref(), &beside, args)?);
             Neighbour::clean(&beside)?;
@@ -230,12 +219,6 @@ impl Bench<'_> {
     }
 }
 
-/// Has the kernel forget what it keeps of all files, so that databases read from the drives.
-fn forget() -> Outcome {
-    let path = "/proc/sys/vm/drop_caches";
-    std::fs::write(path, "3").map_err(|error| format!("{path}: {error}; --drive is for root"))
-}
-
 fn stopped(interrupt: &Interrupt) -> Outcome {
     if interrupt.is_asked() { Err("not all rounds were run".to_owned()) } else { Ok(()) }
 }
@@ -246,12 +229,29 @@ fn memory() -> &'static Path {
     if memory.is_dir() { memory } else { Path::new("/tmp") }
 }
 
-/// A folder of its own in `parent`, which other users may enter.
-fn open_folder(parent: &Path) -> Outcome<tempfile::TempDir> {
-    use std::os::unix::fs::PermissionsExt;
-    let made = tempfile::Builder::new().prefix("evenkeel-prove-").tempdir_in(parent).and_then(|folder| {
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
-        Ok(folder)
-    });
-    made.map_err(|error| format!("{}: {error}", parent.display()))
+/// A folder of its own, which other users may enter, and which goes with this.
+struct OpenFolder {
+    path: PathBuf,
+    _made: Undo,
+}
+
+impl OpenFolder {
+    fn new(parent: &Path) -> Outcome<Self> {
+        let make = || {
+            let folder = tempfile::Builder::new().prefix("evenkeel-prove-").tempdir_in(parent)?;
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
+            Ok::<_, std::io::Error>(folder.keep())
+        };
+        let undo = |path: &PathBuf| -> Box<dyn FnOnce() + Send> {
+            let path = path.clone();
+            Box::new(move || {
+                if let Err(error) = std::fs::remove_dir_all(&path) {
+                    eprintln!("{} stays: {error}", path.display());
+                }
+            })
+        };
+        let (made, path) =
+            Undo::make(make, undo).map_err(|error| format!("{}: {error}", parent.display()))?;
+        Ok(Self { path, _made: made })
+    }
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::attached::run;
-use crate::places::{Below, Mount, Place, Server};
+use crate::places::{Below, Mount, Place};
+use crate::process::{Process, run};
 use crate::{Args, Outcome};
 
 /// How many drives, and how they are used.
@@ -24,7 +24,7 @@ struct Modelled {
     mount: Mount,
     volume: PathBuf,
     // These go last.
-    _drives: Vec<Server>,
+    _drives: Vec<Process>,
 }
 
 /// Memory for pages: less than PostgreSQL has from --scale 20 on, so that it reads from the drives.
@@ -55,7 +55,7 @@ impl Drives<'_> {
             drive.args(["drive", self.model, "--precondition", "--size", &format!("{drive_mib}m")]);
             drive.args(["--seed", &number.to_string(), "--nbd", &format!("unix:{}", socket.display())]);
             let is_ready = || std::os::unix::net::UnixStream::connect(&socket).is_ok();
-            drives.push(Server::start(&format!("{name}-{number}"), &drive, folder, is_ready)?);
+            drives.push(Process::start(&format!("{name}-{number}"), &drive, folder, is_ready)?);
             let export = format!("nbd+unix:///?socket={}", socket.display());
             create.args(["--member", &export, "--destroy", &export]);
         }
@@ -66,7 +66,7 @@ impl Drives<'_> {
             mount.args(["--policy", self.policy]);
         }
         mount.args(args.mount_args.split_whitespace());
-        let mount = Mount::start(name, &mount, folder, at.clone())?;
+        let mount = Mount::start(name, &mount, folder, &at)?;
         Ok(Place::on(title, &at, Modelled { mount, volume, _drives: drives }))
     }
 }

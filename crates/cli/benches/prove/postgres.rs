@@ -1,14 +1,16 @@
 //! PostgreSQL under pgbench, with the durability that is its default.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use evenkeel_host::undo::Undo;
+
 use crate::Outcome;
-use crate::attached::run;
 use crate::beside::Neighbour;
-use crate::database::{Database, Done, Load, Need, Running, missing};
+use crate::database::{Database, Done, Load, Running};
+use crate::process::{Need, missing, run};
 
 const CLIENTS: &str = "8";
 
@@ -20,9 +22,10 @@ pub(crate) struct Postgres {
 }
 
 /// A cluster that is started, and stopped when this is dropped.
-struct RunningCluster(Cluster);
+struct RunningCluster(Cluster, #[expect(dead_code, reason = "held for its drop")] Undo);
 
 /// A cluster.
+#[derive(Debug, Clone)]
 struct Cluster {
     programs: PathBuf,
     data: PathBuf,
@@ -118,10 +121,23 @@ impl Cluster {
         let mut start = self.program("pg_ctl");
         start.args(["start", "--wait", "--timeout", "300", "-D"]).arg(&self.data).arg("-l").arg(&messages);
         // Its messages are not for the pipe of whoever starts it: that would stay open.
-        let status = start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        match status.map_err(|error| format!("pg_ctl: {error}"))?.success() {
-            true => Ok(RunningCluster(self)),
-            false => Err(format!("PostgreSQL: {}", fs::read_to_string(&messages).unwrap_or_default())),
+        start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let failed =
+            || io::Error::other(format!("PostgreSQL: {}", fs::read_to_string(&messages).unwrap_or_default()));
+        let start = || if start.status()?.success() { Ok(self.clone()) } else { Err(failed()) };
+        let undo = |cluster: &Self| -> Box<dyn FnOnce() + Send> {
+            let cluster = cluster.clone();
+            Box::new(move || cluster.stop())
+        };
+        let (stopped, cluster) = Undo::make(start, undo).map_err(|error| error.to_string())?;
+        Ok(RunningCluster(cluster, stopped))
+    }
+
+    fn stop(&self) {
+        let mut stop = self.program("pg_ctl");
+        stop.args(["stop", "--wait", "--timeout", "300", "--mode", "fast", "-D"]).arg(&self.data);
+        if let Err(why) = run(&mut stop) {
+            eprintln!("PostgreSQL does not stop: {why}");
         }
     }
 }
@@ -150,16 +166,6 @@ impl Running for RunningCluster {
 
     fn checkpoint(&self) -> Outcome {
         run(self.0.program("psql").args(["-qAtX", "-c", "checkpoint"])).map(drop)
-    }
-}
-
-impl Drop for RunningCluster {
-    fn drop(&mut self) {
-        let mut stop = self.0.program("pg_ctl");
-        stop.args(["stop", "--wait", "--timeout", "300", "--mode", "fast", "-D"]).arg(&self.0.data);
-        if let Err(why) = run(&mut stop) {
-            eprintln!("PostgreSQL does not stop: {why}");
-        }
     }
 }
 

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use evenkeel_host::interrupt::Interrupt;
+
 use crate::attached::{Attached, Export};
-use crate::database::{Need, missing};
 use crate::modelled::Drives;
 use crate::places::{Beside, Place};
+use crate::process::{Need, missing};
 use crate::{Args, Outcome};
 
 /// What there is between a database and the disk.
@@ -90,7 +92,7 @@ pub(crate) struct Stack {
 
 impl Stack {
     /// Makes it in `folder`.
-    pub(crate) fn make(kind: StackKind, folder: &Path, args: &Args) -> Outcome<Self> {
+    pub(crate) fn make(kind: StackKind, folder: &Path, args: &Args, interrupt: &Interrupt) -> Outcome<Self> {
         let size_bytes = args.size_mib << 20;
         let model = args.drive.as_deref().unwrap_or_default();
         let drives = |name: &str, how: &str, count, policy| {
@@ -107,9 +109,11 @@ impl Stack {
                 fs::create_dir(&at).map_err(|error| format!("{}: {error}", at.display()))?;
                 Place::there(&Beside(format!("{} of the disk", type_of(&at)), at))?
             }
-            StackKind::Serve => Attached::place(Export::Volume(&args.serve_args), folder, size_bytes)?,
-            StackKind::Nbdkit => Attached::place(Export::Nbdkit, folder, size_bytes)?,
-            StackKind::QemuNbd => Attached::place(Export::QemuNbd, folder, size_bytes)?,
+            StackKind::Serve => {
+                Attached::place(Export::Volume(&args.serve_args), folder, size_bytes, interrupt)?
+            }
+            StackKind::Nbdkit => Attached::place(Export::Nbdkit, folder, size_bytes, interrupt)?,
+            StackKind::QemuNbd => Attached::place(Export::QemuNbd, folder, size_bytes, interrupt)?,
             StackKind::OneDrive => drives("one", "one", 1, "auto")?,
             StackKind::TwoMixed => drives("two-mixed", "two, `mixed`,", 2, "mixed")?,
             StackKind::TwoAuto => drives("two", "two, `auto`,", 2, "auto")?,

@@ -19,20 +19,18 @@
 
 mod served;
 
-#[allow(dead_code, reason = "each benchmark uses a part")]
-#[path = "../shared/load.rs"]
-mod load;
+#[path = "../common/mod.rs"]
+mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use evenkeel_host::interrupt::Interrupt;
 
+use common::{Outcome, ended, load, process};
 use load::Place;
 use served::{Plan, Point};
-
-/// What went wrong, in words.
-type Outcome<T = ()> = Result<T, String>;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -84,16 +82,10 @@ fn main() -> ExitCode {
         eprintln!("no curve `{unknown}`; --list names them");
         return ExitCode::from(2);
     }
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(Interrupt::on_signals().map_err(|error| format!("signals: {error}")).and_then(|it| run(&args, &it)))
 }
 
-fn run(args: &Args) -> Outcome {
+fn run(args: &Args, interrupt: &Interrupt) -> Outcome {
     std::fs::create_dir_all(&args.folder).map_err(|error| format!("{}: {error}", args.folder.display()))?;
     let folder = tempfile::tempdir_in(&args.folder);
     let folder = folder.map_err(|error| format!("{}: {error}", args.folder.display()))?;
@@ -102,6 +94,9 @@ fn run(args: &Args) -> Outcome {
             println!("\n### {name}: {about}; {} s each\n", args.seconds);
             println!("{}", Point::HEAD);
             for (point, plan) in plans(name) {
+                if interrupt.is_asked() {
+                    return Err("interrupted".to_owned());
+                }
                 let measured = plan.measure(folder.path(), args.seconds, args.seed);
                 println!("{}", measured.map_err(|why| format!("{name}, {point}: {why}"))?.row(&point));
             }
@@ -132,9 +127,4 @@ fn plans(curve: &str) -> Vec<(String, Plan)> {
             .map(|volumes| (volumes.to_string(), Plan { volumes, connections: 64, ..base }))
             .to_vec(),
     }
-}
-
-/// A path as the command takes it.
-fn shown(path: &Path) -> String {
-    path.display().to_string()
 }

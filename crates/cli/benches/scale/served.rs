@@ -1,20 +1,19 @@
 //! One server process: made, loaded, killed, opened again, and what it took.
 
-use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use evenkeel_host::service::status::Status;
 
 use crate::load::{self, Done, Load, Operation, Place};
-use crate::{GIB, MIB, Outcome, shown};
+use crate::process::{Process, field, run};
+use crate::{GIB, MIB, Outcome};
 
-const START_MAX: Duration = Duration::from_secs(120);
-const STOP_MAX: Duration = Duration::from_secs(120);
+const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
 const REQUEST_BYTES: usize = 4096;
 /// Of a tick of the processor's clock in /proc.
 const TICK_US: f64 = 10_000.0;
@@ -88,14 +87,14 @@ impl Plan {
             (0..self.volumes).map(|number| folder.path().join(format!("volume-{number}"))).collect();
         volumes.iter().try_for_each(|volume| self.make(volume))?;
         let make_s = began.elapsed().as_secs_f64();
-        let (mut server, start_s) = Served::start(folder.path(), &volumes)?;
-        let idle_mib = server.mib("VmRSS:");
+        let (mut server, start_s) = start(folder.path(), &volumes)?;
+        let idle_mib = mib(&server, "VmRSS:");
         let counted = CountedTicks::default();
-        let done = self.load(&volumes, seconds, seed, || counted.note(server.ticks()))?;
+        let done = self.load(&volumes, seconds, seed, || counted.note(server.cpu_ticks()))?;
         let count = done.iter().map(|it| it.operations).sum::<u64>();
-        let (peak_mib, arena_mib) = (server.mib("VmHWM:"), server.mib("RssShmem:"));
+        let (peak_mib, arena_mib) = (mib(&server, "VmHWM:"), mib(&server, "RssShmem:"));
         server.kill()?;
-        let (mut server, recovery_s) = Served::start(folder.path(), &volumes)?;
+        let (mut server, recovery_s) = start(folder.path(), &volumes)?;
         server.stop()?;
         let elapsed_s = done.iter().map(|it| it.elapsed_s).fold(0.0, f64::max);
         Ok(Point {
@@ -112,7 +111,7 @@ impl Plan {
     }
 
     fn make(self, volume: &Path) -> Outcome {
-        let mut create = evenkeel();
+        let mut create = Command::new(EVENKEEL);
         create.arg("create").arg(volume);
         // Files of larger volumes take room as they are written, in the log as well.
         if self.size_bytes > GIB {
@@ -122,18 +121,14 @@ impl Plan {
         if self.members > 1 {
             create.args(["--layout", "mirror"]);
             for number in 0..self.members {
-                create.args(["--member", &shown(&volume.join(format!("member-{number}")))]);
+                create.arg("--member").arg(volume.join(format!("member-{number}")));
             }
             for number in 0..2 {
-                create.args(["--log", &shown(&volume.join(format!("log-{number}")))]);
+                create.arg("--log").arg(volume.join(format!("log-{number}")));
             }
             fs::create_dir(volume).map_err(|error| format!("{}: {error}", volume.display()))?;
         }
-        let output = create.stdin(Stdio::null()).output().map_err(|error| format!("create: {error}"))?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned()),
-        }
+        run(&mut create).map(drop)
     }
 
     /// All volumes at once, each by clients of its own.
@@ -188,102 +183,31 @@ impl CountedTicks {
     }
 }
 
-/// A server of one volume, or a daemon of several.
-struct Served {
-    child: Child,
-}
-
-impl Served {
-    /// Starts it, and answers how long that took until clients of all volumes can connect.
-    fn start(folder: &Path, volumes: &[PathBuf]) -> Outcome<(Self, f64)> {
-        let mut command = evenkeel();
-        match volumes {
-            [volume] => command.arg("serve").arg(volume),
-            _ => {
-                let descriptions = folder.join("descriptions");
-                fs::create_dir_all(&descriptions)
-                    .map_err(|error| format!("{}: {error}", descriptions.display()))?;
-                for (number, volume) in volumes.iter().enumerate() {
-                    let at = descriptions.join(format!("{number}.toml"));
+/// A server of one volume, or a daemon of several; and how long it took until all of them had recovered.
+fn start(folder: &Path, volumes: &[PathBuf]) -> Outcome<(Process, f64)> {
+    let mut command = Command::new(EVENKEEL);
+    match volumes {
+        [volume] => command.arg("serve").arg(volume).args(["--connections", "200"]),
+        _ => {
+            let descriptions = folder.join("descriptions");
+            let described = fs::create_dir_all(&descriptions).and_then(|()| {
+                volumes.iter().enumerate().try_for_each(|(number, volume)| {
                     let text = format!("volume = '{}'\n", volume.display());
-                    fs::write(&at, text).map_err(|error| format!("{}: {error}", at.display()))?;
-                }
-                command.arg("daemon").arg(descriptions)
-            }
-        };
-        command.args(if volumes.len() == 1 { &["--connections", "200"][..] } else { &[] });
-        let said_path = folder.join("said");
-        let said = File::create(&said_path).map_err(|error| format!("{}: {error}", said_path.display()))?;
-        let began = Instant::now();
-        let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn();
-        let mut served = Self { child: child.map_err(|error| format!("serve: {error}"))? };
-        for volume in volumes {
-            // Its socket takes connections before it has recovered; this answers behind that.
-            while Status::ask(volume).is_err() {
-                if !matches!(served.child.try_wait(), Ok(None)) || began.elapsed() > START_MAX {
-                    return Err(fs::read_to_string(&said_path).unwrap_or_default().trim_end().to_owned());
-                }
-                thread::sleep(Duration::from_millis(1));
-            }
+                    fs::write(descriptions.join(format!("{number}.toml")), text)
+                })
+            });
+            described.map_err(|error| format!("{}: {error}", descriptions.display()))?;
+            command.arg("daemon").arg(descriptions)
         }
-        let took_s = began.elapsed().as_secs_f64();
-        Ok((served, took_s))
-    }
-
-    fn proc_file(&self, name: &str) -> String {
-        fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap_or_default()
-    }
-
-    /// A line of its /proc/PID/status that is in KiB.
-    fn mib(&self, name: &str) -> f64 {
-        let status = self.proc_file("status");
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let kib: Option<f64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        kib.unwrap_or(0.0) / 1024.0
-    }
-
-    /// Ticks of the processor that it used so far.
-    fn ticks(&self) -> u64 {
-        let stat = self.proc_file("stat");
-        let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        behind_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
-    }
-
-    fn kill(&mut self) -> Outcome {
-        let killed = self.child.kill().and_then(|()| self.child.wait());
-        killed.map(drop).map_err(|error| format!("kill: {error}"))
-    }
-
-    fn stop(&mut self) -> Outcome {
-        let id = self.child.id().to_string();
-        let asked = Command::new("kill").args(["-s", "TERM", &id]).status();
-        asked.map_err(|error| format!("kill: {error}"))?;
-        let began = Instant::now();
-        loop {
-            match self.child.try_wait().map_err(|error| error.to_string())? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(format!("the server ended with {status}")),
-                None if began.elapsed() > STOP_MAX => return Err("the server does not stop".to_owned()),
-                None => thread::sleep(Duration::from_millis(5)),
-            }
-        }
-    }
+    };
+    let began = Instant::now();
+    // A socket takes connections before its volume has recovered; this answers behind that.
+    let is_ready = || volumes.iter().all(|volume| Status::ask(volume).is_ok());
+    let server = Process::start("server", &command, folder, is_ready)?;
+    Ok((server, began.elapsed().as_secs_f64()))
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        // In order, so that no arena of it stays in memory.
-        let has_ended = !matches!(self.child.try_wait(), Ok(None));
-        if !has_ended && self.stop().is_err() {
-            let _ended_already = self.child.kill();
-            let _ended_already = self.child.wait();
-        }
-    }
-}
-
-/// The command, which ends with whoever ends the benchmark.
-fn evenkeel() -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "TERM", env!("CARGO_BIN_EXE_evenkeel")]);
-    command
+/// A line of its /proc/PID/status that is in KiB.
+fn mib(server: &Process, name: &str) -> f64 {
+    field(&server.proc_file("status"), name) as f64 / 1024.0
 }

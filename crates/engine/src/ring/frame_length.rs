@@ -47,8 +47,7 @@ impl FrameLength {
     }
 
     /// The length of the next frame, in which `writers` may write of `members` that have something to write, or are done with it
-    /// and have not left. The one with most
-    /// needs `longest_ns` for that and its flush. `turn_ns` is the longest.
+    /// and have not left. The one with most to write needs `longest_ns` for that and its flush. `turn_ns` is the longest frame.
     pub(super) fn choose(&self, members: usize, writers: usize, longest_ns: u64, turn_ns: u64) -> u64 {
         let longest_ns = longest_ns.max(self.longest_ns.get());
         self.longest_ns.set(longest_ns);

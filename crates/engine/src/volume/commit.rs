@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use super::Inner;
 use super::limits::Waiting;
-use super::record_cost::{RecordCosts, Step};
+use super::record_cost::RecordCosts;
 use crate::buffer::queue::Lane;
 use crate::buffer::{Batch, BatchMax};
 use crate::counters::add;
@@ -170,16 +170,15 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     async fn carry_out(self: Rc<Self>, Begun { slot, mut builder, bytes }: Begun) {
         let meaning = HeaderFields { kind: RecordKind::Commit, through: 0 };
         let (began_ns, began) = (self.env.now_ns(), self.write_back.pace.quiet());
-        // Nor is a checkpoint under way, which flushes and moves the tail behind its last page.
-        let is_alone =
-            || self.group_commit.commits.borrow().in_flight.len() == 1 && self.write_back.writer.is_free();
-        let began_alone = is_alone();
+        let began_alone = self.is_record_alone();
         let written = self.log.write(slot, meaning, &mut builder).await;
         let now_ns = self.env.now_ns();
         let took_ns = now_ns.saturating_sub(began_ns);
-        let had_drives = self.write_back.pace.note_record(began, took_ns) && began_alone && is_alone();
-        if had_drives && written.is_ok() {
-            self.note_cost(now_ns, bytes, took_ns);
+        self.write_back.pace.note_record(began, took_ns);
+        let is_alone = began_alone && self.is_record_alone() && self.write_back.pace.has_been_quiet(began);
+        if is_alone && written.is_ok() {
+            let step = self.group_commit.costs.note(now_ns, bytes, took_ns);
+            step.into_iter().for_each(|step| self.events.note(step));
         }
         let mut commits = self.group_commit.commits.borrow_mut();
         commits.note_latency(took_ns);
@@ -193,12 +192,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
     }
 
-    /// A record beside which nothing was under way took so long.
-    fn note_cost(&self, now_ns: u64, bytes: u64, took_ns: u64) {
-        if let Some(Step { bytes, before_ns, now_ns }) = self.group_commit.costs.note(now_ns, bytes, took_ns)
-        {
-            self.events.note(Event::RecordsChanged { bytes, before_ns, now_ns });
-        }
+    /// Whether one record is under way, and no checkpoint, which flushes and moves the tail behind its last page.
+    fn is_record_alone(&self) -> bool {
+        self.group_commit.commits.borrow().in_flight.len() == 1 && self.write_back.writer.is_free()
     }
 
     /// Waits until no commit is under way, and keeps it so.

@@ -74,14 +74,16 @@ impl Pace {
         (self.home_under_way.get() == 0).then_some(Quiet(self.home_begun.get()))
     }
 
-    /// A record took so long that was begun at `began`. It says nothing of the drive where something went home meanwhile;
-    /// whether that was not so.
-    pub(super) fn note_record(&self, began: Option<Quiet>, took_ns: u64) -> bool {
-        let is_quiet = began.is_some() && began == self.quiet();
-        if is_quiet {
+    /// Whether nothing was on its way home since `began`.
+    pub(super) fn has_been_quiet(&self, began: Option<Quiet>) -> bool {
+        began.is_some() && began == self.quiet()
+    }
+
+    /// A record took so long that was begun at `began`. It says nothing of the drive where something went home meanwhile.
+    pub(super) fn note_record(&self, began: Option<Quiet>, took_ns: u64) {
+        if self.has_been_quiet(began) {
             self.record_ns.set((self.record_ns.get() * (MEAN_OVER - 1) + took_ns) / MEAN_OVER);
         }
-        is_quiet
     }
 
     /// Bytes on their way home that are little.
@@ -183,7 +185,7 @@ mod tests {
             Tuning { shared_home_max_bytes: 16 * PAGE_BYTES, home_write_pages_max: 64, ..Tuning::default() };
         let pace = Pace::new(tuning);
         pace.note_small(0);
-        (0..100).for_each(|_| assert!(pace.note_record(pace.quiet(), 100_000)));
+        (0..100).for_each(|_| pace.note_record(pace.quiet(), 100_000));
         assert_eq!(pace.portions(0), (4 * PAGE_BYTES, 1), "nothing is known of the drive");
         (0..100).for_each(|_| pace.note_portion(4, 4 * 5_000));
         let (bytes, at_once) = pace.portions(0);
@@ -199,7 +201,7 @@ mod tests {
     fn where_a_record_takes_long_by_itself_more_goes_home_beside_it() {
         let tuning = Tuning { shared_home_max_bytes: 100_000, home_write_pages_max: 64, ..Tuning::default() };
         let pace = Pace::new(tuning);
-        let note = |took_ns: u64| (0..100).for_each(|_| assert!(pace.note_record(pace.quiet(), took_ns)));
+        let note = |took_ns: u64| (0..100).for_each(|_| pace.note_record(pace.quiet(), took_ns));
         let shared = || {
             pace.note_small(0);
             (pace.home_max_bytes(0, 1000), pace.direct_max_bytes(0), pace.home_max_bytes(0, 1))
@@ -212,10 +214,10 @@ mod tests {
         let began = pace.quiet();
         pace.begin_home();
         pace.end_home();
-        (0..100).for_each(|_| assert!(!pace.note_record(began, 60_000_000)));
+        (0..100).for_each(|_| pace.note_record(began, 60_000_000));
         assert_eq!(shared().0, 400_000, "something went home meanwhile");
         pace.begin_home();
-        (0..100).for_each(|_| assert!(!pace.note_record(pace.quiet(), 60_000_000)));
+        (0..100).for_each(|_| pace.note_record(pace.quiet(), 60_000_000));
         assert_eq!(shared().0, 400_000);
     }
 }

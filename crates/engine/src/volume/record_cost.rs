@@ -19,6 +19,8 @@
 
 use std::cell::{Cell, RefCell};
 
+use crate::events::Event;
+
 /// Sizes are told apart by powers of the root of two, from this one on: records that grow within one do not look like a slower drive.
 const LEAST_BYTES: u64 = 512;
 
@@ -88,15 +90,6 @@ impl CostLine {
     }
 }
 
-/// A durable record takes much longer, or much less long, than it used to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step {
-    /// Bytes of the records that show it.
-    pub(super) bytes: u64,
-    pub(super) before_ns: u64,
-    pub(super) now_ns: u64,
-}
-
 /// The records of a volume.
 #[derive(Debug, Default)]
 pub(super) struct RecordCosts {
@@ -123,8 +116,9 @@ struct Size {
 }
 
 impl RecordCosts {
-    /// A record beside which nothing was under way took so long. A step that this shows is answered.
-    pub(super) fn note(&self, now_ns: u64, bytes: u64, took_ns: u64) -> Option<Step> {
+    /// A record beside which nothing was under way took so long. A step that this shows is answered, to be
+    /// told.
+    pub(super) fn note(&self, now_ns: u64, bytes: u64, took_ns: u64) -> Option<Event> {
         let mut sizes = self.sizes.borrow_mut();
         let size = &mut sizes[place_of(bytes)];
         size.note(now_ns, bytes, took_ns);
@@ -133,7 +127,7 @@ impl RecordCosts {
         if !lasts || is_paused {
             return None;
         }
-        let step = Step {
+        let step = Event::RecordsChanged {
             bytes: size.mean_bytes as u64,
             before_ns: size.usual_ns as u64,
             now_ns: size.middle_ns as u64,
@@ -259,6 +253,21 @@ fn weight(size: &Size) -> f64 {
 mod tests {
     use super::*;
 
+    /// What an event of a step says.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    struct Step {
+        bytes: u64,
+        before_ns: u64,
+        now_ns: u64,
+    }
+
+    impl From<Event> for Step {
+        fn from(event: Event) -> Self {
+            let Event::RecordsChanged { bytes, before_ns, now_ns } = event else { panic!("{event:?}") };
+            Self { bytes, before_ns, now_ns }
+        }
+    }
+
     const SECOND_NS: u64 = 1_000_000_000;
 
     /// Noise as that of drives: most near the middle, and a long tail on one side. From SplitMix64, so that runs repeat.
@@ -294,7 +303,9 @@ mod tests {
         for number in from_s * a_second..to_s * a_second {
             let now_ns = number * SECOND_NS / a_second;
             let took_ns = took_ns(now_ns as f64 / 1e9) * noise.factor();
-            told.extend(costs.note(now_ns, bytes, took_ns as u64).map(|step| (now_ns / SECOND_NS, step)));
+            told.extend(
+                costs.note(now_ns, bytes, took_ns as u64).map(|step| (now_ns / SECOND_NS, step.into())),
+            );
         }
         told
     }

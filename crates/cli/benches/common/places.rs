@@ -2,19 +2,18 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Outcome;
+use evenkeel_host::mounted;
+use evenkeel_host::undo::Undo;
 
-const START_MAX: Duration = Duration::from_secs(60);
-/// Between two looks whether a server is ready.
-const START_LOOK: Duration = Duration::from_millis(5);
-const STOP_MAX: Duration = Duration::from_secs(120);
+use crate::Outcome;
+use crate::process::Process;
+
 const REST_MAX: Duration = Duration::from_secs(60);
 
 /// A file system that is there already: its name, and a folder in it.
@@ -52,15 +51,12 @@ pub(crate) trait Below: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Device(PathBuf);
 
-/// A server process.
-#[derive(Debug)]
-pub(crate) struct Server(Child);
-
 /// A server that mounts its volume by itself.
 #[derive(Debug)]
 pub(crate) struct Mount {
-    server: Server,
-    at: PathBuf,
+    server: Process,
+    // Behind the server's end, which unmounts in order, nothing is left to be undone.
+    _mounted: Undo,
 }
 
 /// What a sync of the kernel leaves to be written comes at once.
@@ -84,7 +80,7 @@ impl Place {
         let mut command = Command::new(program);
         command.arg("mount").arg(&volume).arg(&at).args(["--create", &format!("{size_mib}m")]);
         command.args(mount_args.split_whitespace());
-        let mount = Mount::start(name, &command, folder, at.clone())?;
+        let mount = Mount::start(name, &command, folder, &at)?;
         Ok(Self::on(name, &at, mount))
     }
 
@@ -170,56 +166,9 @@ impl Below for Device {
     }
 }
 
-impl Server {
-    /// Starts it, and waits until it `is_ready`. What it says is kept in `folder`.
-    pub(crate) fn start(
-        name: &str,
-        command: &Command,
-        folder: &Path,
-        is_ready: impl Fn() -> bool,
-    ) -> Outcome<Self> {
-        let said_path = folder.join(format!("{name}.said"));
-        let said =
-            fs::File::create(&said_path).map_err(|error| format!("{}: {error}", said_path.display()))?;
-        // Whoever ends the benchmark, however, ends its servers.
-        let mut bound = Command::new("setpriv");
-        bound.args(["--pdeathsig", "TERM"]).arg(command.get_program()).args(command.get_args());
-        // And Ctrl-C is for the benchmark, which ends them in their order.
-        bound.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
-        let child = bound.spawn();
-        let mut server = Self(child.map_err(|error| format!("{name}: {error}"))?);
-        let began = Instant::now();
-        while !is_ready() {
-            if !matches!(server.0.try_wait(), Ok(None)) || began.elapsed() > START_MAX {
-                let said = fs::read_to_string(&said_path).unwrap_or_default();
-                return Err(format!("{name} does not start: {}", said.trim_end()));
-            }
-            thread::sleep(START_LOOK);
-        }
-        Ok(server)
-    }
-
-    /// Asks it to end, and waits until it has; `gives_up` says what more is done where it takes too long.
-    fn stop(&mut self, gives_up: impl Fn()) {
-        let id = self.0.id().to_string();
-        let _it_may_have_ended =
-            Command::new("kill").args(["-s", "TERM", &id]).stderr(Stdio::null()).status();
-        let began = Instant::now();
-        while matches!(self.0.try_wait(), Ok(None)) {
-            if began.elapsed() > STOP_MAX {
-                let _it_may_have_ended = self.0.kill();
-                gives_up();
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Below for Server {
+impl Below for Process {
     fn written_bytes(&self) -> u64 {
-        let io = fs::read_to_string(format!("/proc/{}/io", self.0.id())).unwrap_or_default();
-        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-        line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+        Process::written_bytes(self)
     }
 
     fn quiet(&self) -> Duration {
@@ -227,17 +176,21 @@ impl Below for Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop(|| ());
-    }
-}
-
 impl Mount {
     /// Starts it, and waits until it is mounted at `at`.
-    pub(crate) fn start(name: &str, command: &Command, folder: &Path, at: PathBuf) -> Outcome<Self> {
-        let server = Server::start(name, command, folder, || is_mounted(&at))?;
-        Ok(Self { server, at })
+    pub(crate) fn start(name: &str, command: &Command, folder: &Path, at: &Path) -> Outcome<Self> {
+        let at = at.canonicalize().map_err(|error| format!("{}: {error}", at.display()))?;
+        let is_ready = || mounted::is_mount_point(&at).unwrap_or(false);
+        let mount = || {
+            let server = Process::start(name, command, folder, is_ready).map_err(std::io::Error::other)?;
+            Ok::<_, std::io::Error>(server)
+        };
+        let undo = |_: &Process| -> Box<dyn FnOnce() + Send> {
+            let at = at.clone();
+            Box::new(move || mounted::remove_leftover(&at))
+        };
+        let (mounted, server) = Undo::make(mount, undo).map_err(|error| error.to_string())?;
+        Ok(Self { server, _mounted: mounted })
     }
 }
 
@@ -247,15 +200,7 @@ impl Below for Mount {
     }
 
     fn quiet(&self) -> Duration {
-        self.server.quiet()
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        self.server.stop(|| {
-            let _or_is_gone = Command::new("umount").arg("-l").arg(&self.at).stderr(Stdio::null()).status();
-        });
+        QUIET_OF_SERVERS
     }
 }
 
@@ -270,9 +215,4 @@ fn device_of(folder: &Path) -> Option<String> {
     let covering = mounts.filter(|(_, at)| folder.starts_with(at));
     let (device, _) = covering.max_by_key(|(_, at)| at.components().count())?;
     device.strip_prefix("/dev/").map(str::to_owned)
-}
-
-fn is_mounted(at: &Path) -> bool {
-    let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
-    at.parent().is_some_and(|parent| device(at).is_some() && device(at) != device(parent))
 }
