@@ -15,7 +15,7 @@ use evenkeel_host::mounted::Mounted;
 use evenkeel_host::undo::Undo;
 
 use crate::Outcome;
-use crate::places::{Below, Place};
+use crate::places::{Below, Mount, Place};
 use crate::process::{Process, run};
 
 /// What is served.
@@ -34,7 +34,7 @@ pub(crate) enum Export<'a> {
 pub(crate) struct Attached {
     _mounted: Mounted,
     _node: Undo,
-    _fuse: Process,
+    _fuse: Mount,
     server: Process,
 }
 
@@ -97,7 +97,7 @@ impl Attached {
         let mut nbdfuse = Command::new("nbdfuse");
         nbdfuse.arg(&fuse_at).arg("--unix").arg(&socket);
         let file = fuse_at.join("nbd");
-        let fuse = Process::start(&format!("{name}.nbdfuse"), &nbdfuse, folder, || file.exists())?;
+        let fuse = Mount::start(&format!("{name}.nbdfuse"), &nbdfuse, folder, &fuse_at)?;
         let (node_undone, node) = attach(&file)?;
         // Nothing is left to be written later, and no file loses what it was filled with.
         let now = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
