@@ -12,7 +12,8 @@
 //!
 //! 1. What is read once leaves before what is read again: a scan takes the place of a tenth of the pages.
 //! 2. The newest so many that were not used since they came stay whatever comes: what is loaded together is together.
-//! 3. The choice of one page takes no longer the more pages there are.
+//! 3. No call takes longer the more pages there are. What does not count any more goes a few entries at a time; where thousands
+//!    of them are in the way of a choice, none is made this time.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -28,8 +29,14 @@ const SMALL_ONE_IN: usize = 10;
 /// Pages that are passed over, for they were used, before one goes in any case.
 const PASSED_MAX: usize = 256;
 
+/// Entries that do not count, before a choice is left to the next call.
+const DROPPED_MAX: usize = 4 * TIDY_MIN;
+
 /// Entries of pages that are clean no more are not looked for below so many.
 const TIDY_MIN: usize = 1024;
+
+/// Entries that are looked at as one comes, where they are too many: more than come, so that they become fewer.
+const TIDIED_AT_ONCE: usize = 4;
 
 /// What a page says of its place among the clean ones.
 #[derive(Debug, Default)]
@@ -43,13 +50,43 @@ pub(super) struct Mark {
 /// An entry counts while its page has the same place.
 type Entry = (u64, u64);
 
+/// Entries in the order of their coming: those that were looked at first, and behind them the others.
+#[derive(Debug, Default)]
+struct Queue {
+    tidy: VecDeque<Entry>,
+    others: VecDeque<Entry>,
+    /// Entries that count.
+    pages: usize,
+}
+
+impl Queue {
+    fn push(&mut self, entry: Entry) {
+        self.others.push_back(entry);
+        self.pages += 1;
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        self.tidy.pop_front().or_else(|| self.others.pop_front())
+    }
+
+    /// Where more than half of the entries do not count, looks at the next few, and drops those.
+    fn tidy(&mut self, counts: impl Fn(&Entry) -> bool) {
+        if self.tidy.len() + self.others.len() <= 2 * self.pages.max(TIDY_MIN) {
+            return;
+        }
+        if self.others.is_empty() {
+            std::mem::swap(&mut self.tidy, &mut self.others);
+        }
+        let next = self.others.drain(..TIDIED_AT_ONCE.min(self.others.len()));
+        self.tidy.extend(next.filter(counts));
+    }
+}
+
 /// Clean pages, by number.
 #[derive(Debug)]
 pub(super) struct CleanPages {
-    small: VecDeque<Entry>,
-    main: VecDeque<Entry>,
-    small_pages: usize,
-    main_pages: usize,
+    small: Queue,
+    main: Queue,
     /// Pages that went from `small`, in the order of their going.
     ghosts: VecDeque<Entry>,
     ghost_places: PageMap<u64>,
@@ -62,10 +99,8 @@ impl CleanPages {
     /// None yet; `min` of them stay in any case.
     pub(super) fn new(min: usize) -> Self {
         Self {
-            small: VecDeque::new(),
-            main: VecDeque::new(),
-            small_pages: 0,
-            main_pages: 0,
+            small: Queue::default(),
+            main: Queue::default(),
             ghosts: VecDeque::new(),
             ghost_places: PageMap::default(),
             next_place: 1,
@@ -75,7 +110,7 @@ impl CleanPages {
     }
 
     fn len(&self) -> usize {
-        self.small_pages + self.main_pages
+        self.small.pages + self.main.pages
     }
 
     /// The page was read. What follows at once, here or behind its coming, is no other use: a scan in small steps is a scan.
@@ -95,44 +130,37 @@ impl CleanPages {
         if self.ghost_places.remove(&page).is_some() {
             mark.uses.set(mark.uses.get().max(1));
         }
-        let (queue, pages) = match mark.is_main.get() {
-            true => (&mut self.main, &mut self.main_pages),
-            false => (&mut self.small, &mut self.small_pages),
-        };
-        queue.push_back((page, place));
-        *pages += 1;
+        self.queue_of(mark).push((page, place));
     }
 
     /// The page is no clean one any more, if it was.
     pub(super) fn take(&mut self, mark: &Mark) {
         if mark.place.replace(0) > 0 {
-            *if mark.is_main.get() { &mut self.main_pages } else { &mut self.small_pages } -= 1;
+            self.queue_of(mark).pages -= 1;
         }
     }
 
-    /// The page that leaves now, whose mark `mark_of` knows; `None` where none may.
+    /// The page that leaves now, whose mark `mark_of` knows; `None` where none may, or none was found soon enough.
     pub(super) fn next_out<'a>(&mut self, mark_of: impl Fn(u64) -> Option<&'a Mark>) -> Option<u64> {
         let mark_of = |(page, place): Entry| mark_of(page).filter(|mark| mark.place.get() == place);
-        let mut passed = 0;
-        while self.len() > self.min {
-            let is_small = self.main_pages == 0 || self.small_pages > self.min.max(self.len() / SMALL_ONE_IN);
-            let Some(entry) = (if is_small { &mut self.small } else { &mut self.main }).pop_front() else {
+        let (mut passed, mut dropped) = (0, 0);
+        while self.len() > self.min && dropped < DROPPED_MAX {
+            let is_small = self.main.pages == 0 || self.small.pages > self.min.max(self.len() / SMALL_ONE_IN);
+            let Some(entry) = (if is_small { &mut self.small } else { &mut self.main }).pop() else {
                 debug_assert!(false, "pages that are counted have entries");
                 return None;
             };
-            let Some(mark) = mark_of(entry) else { continue };
+            let Some(mark) = mark_of(entry) else {
+                dropped += 1;
+                continue;
+            };
             let uses = mark.uses.get();
             if uses > 0 && passed < PASSED_MAX {
                 passed += 1;
-                if is_small {
-                    mark.uses.set(0);
-                    mark.is_main.set(true);
-                    self.small_pages -= 1;
-                    self.main_pages += 1;
-                } else {
-                    mark.uses.set(uses - 1);
-                }
-                self.main.push_back(entry);
+                self.queue_of(mark).pages -= 1;
+                mark.uses.set(if is_small { 0 } else { uses - 1 });
+                mark.is_main.set(true);
+                self.main.push(entry);
                 continue;
             }
             self.take(mark);
@@ -161,11 +189,12 @@ impl CleanPages {
     /// Drops entries that do not count, where they are many.
     pub(super) fn tidy<'a>(&mut self, mark_of: impl Fn(u64) -> Option<&'a Mark>) {
         let is_there = |&(page, place): &Entry| mark_of(page).is_some_and(|mark| mark.place.get() == place);
-        for (queue, pages) in [(&mut self.small, self.small_pages), (&mut self.main, self.main_pages)] {
-            if queue.len() > 2 * pages.max(TIDY_MIN) {
-                queue.retain(&is_there);
-            }
-        }
+        self.small.tidy(is_there);
+        self.main.tidy(is_there);
+    }
+
+    fn queue_of(&mut self, mark: &Mark) -> &mut Queue {
+        if mark.is_main.get() { &mut self.main } else { &mut self.small }
     }
 }
 
@@ -265,6 +294,33 @@ mod tests {
         assert!(!memory.marks.contains_key(&3));
     }
 
+    #[test]
+    fn no_call_looks_at_more_entries_the_more_pages_there_are() {
+        for pages in [3 * DROPPED_MAX as u64, 30 * DROPPED_MAX as u64] {
+            let marks: BTreeMap<u64, Mark> = (0..pages).map(|page| (page, Mark::default())).collect();
+            let (mut clean, looks) = (CleanPages::new(1), Cell::new(0));
+            let mark_of = |page| {
+                looks.set(looks.get() + 1);
+                marks.get(&page)
+            };
+            // All of them change, three times and once more from a half on.
+            for page in (0..pages).cycle().take(4 * pages as usize).chain(pages / 2..pages) {
+                clean.add(page, &marks[&page]);
+                clean.tidy(mark_of);
+                assert!(looks.take() <= TIDIED_AT_ONCE);
+                let entries = clean.small.tidy.len() + clean.small.others.len();
+                assert!(entries <= 3 * pages as usize, "{entries}");
+            }
+            // In the order of their last change.
+            let mut gone = Vec::new();
+            while clean.len() > 1 {
+                gone.extend(clean.next_out(mark_of));
+                assert!(looks.take() <= DROPPED_MAX + 1);
+            }
+            assert!(gone.into_iter().eq(0..pages - 1));
+        }
+    }
+
     proptest! {
         #[test]
         fn the_newest_stay_and_counts_are_right(
@@ -293,14 +349,12 @@ mod tests {
                 prop_assert!(memory.marks.len() <= max);
                 prop_assert_eq!(memory.clean.len(), memory.marks.len());
                 prop_assert!(memory.clean.ghost_places.len() <= max);
-                for (queue, pages) in [
-                    (&memory.clean.small, memory.clean.small_pages),
-                    (&memory.clean.main, memory.clean.main_pages),
-                ] {
+                for queue in [&memory.clean.small, &memory.clean.main] {
                     let is_there = |entry: &&Entry| {
                         memory.marks.get(&entry.0).is_some_and(|mark| mark.place.get() == entry.1)
                     };
-                    prop_assert_eq!(queue.iter().filter(is_there).count(), pages);
+                    let entries = queue.tidy.iter().chain(&queue.others);
+                    prop_assert_eq!(entries.filter(is_there).count(), queue.pages);
                 }
             }
         }

@@ -6,6 +6,7 @@
 //! 3. The memory of a page that goes is used again for the next one: at a steady load no write allocates.
 //! 4. Every page counts from its allocation to the moment when its memory is given back, whoever holds it.
 //! 5. Where fewer may be in memory than there are, each that comes lets a few go, so that nobody waits for all of them.
+//! 6. To list the dirty ones takes no longer the more clean ones there are.
 
 use std::cell::Cell;
 use std::collections::hash_map::Entry;
@@ -119,6 +120,8 @@ pub(super) struct Put {
 pub(super) struct Frames {
     map: PageMap<Frame>,
     dirty: usize,
+    /// Pages that became dirty; some are no more, or are here twice.
+    became_dirty: Vec<u64>,
     /// Pages on their way home.
     writing: usize,
     /// Dirty frames of which the log does not hold every byte.
@@ -133,6 +136,7 @@ impl Frames {
         Self {
             map: PageMap::default(),
             dirty: 0,
+            became_dirty: Vec::new(),
             writing: 0,
             uncovered: 0,
             clean: CleanPages::new(clean_min),
@@ -174,12 +178,18 @@ impl Frames {
         self.uncovered
     }
 
-    /// Pages of the dirty frames, ascending.
-    pub(super) fn dirty_list(&self) -> Vec<u64> {
-        let mut pages = Vec::with_capacity(self.dirty);
-        pages.extend(self.map.iter().filter(|(_, frame)| frame.dirty).map(|(&page, _)| page));
-        pages.sort_unstable();
-        pages
+    /// Pages of the dirty frames, ascending, each with whether every byte of it is known.
+    pub(super) fn dirty_list(&mut self) -> Vec<(u64, bool)> {
+        self.became_dirty.sort_unstable();
+        self.became_dirty.dedup();
+        let mut list = Vec::with_capacity(self.dirty);
+        self.became_dirty.retain(|page| {
+            let frame = self.map.get(page).filter(|frame| frame.dirty);
+            list.extend(frame.map(|frame| (*page, frame.known.is_full())));
+            frame.is_some()
+        });
+        debug_assert_eq!(list.len(), self.dirty, "what is dirty became so");
+        list
     }
 
     /// Puts `bytes` at `start` of a page, as this record has it.
@@ -193,9 +203,10 @@ impl Frames {
     }
 
     /// Dirty pages whose sum, or image, the log does not hold, each with whether it holds every byte of them all the same.
-    pub(super) fn unlogged(&self) -> Vec<(u64, bool)> {
-        let unlogged = self.map.iter().filter(|(_, frame)| frame.dirty && frame.logged_sum.is_none());
-        unlogged.map(|(&page, frame)| (page, frame.empty || frame.covered.is_full())).collect()
+    pub(super) fn unlogged(&mut self) -> Vec<(u64, bool)> {
+        let dirty = self.dirty_list().into_iter().map(|(page, _)| (page, &self.map[&page]));
+        let unlogged = dirty.filter(|(_, frame)| frame.logged_sum.is_none());
+        unlogged.map(|(page, frame)| (page, frame.empty || frame.covered.is_full())).collect()
     }
 
     /// Puts zeros from `start` to before `end` of a page, as this record has it.
@@ -229,6 +240,7 @@ impl Frames {
             frame.dirty = true;
             frame.dirty_since = record;
             self.dirty += 1;
+            self.became_dirty.push(page);
         }
         frame.covered = if covered { PageRanges::full() } else { PageRanges::default() };
         self.uncovered += usize::from(frame.is_uncovered());
@@ -249,6 +261,7 @@ impl Frames {
             frame.dirty_since = record;
             frame.covered = PageRanges::default();
             self.dirty += 1;
+            self.became_dirty.push(page);
         }
         frame.known.insert(start as u16, end as u16);
         frame.covered.insert(start as u16, end as u16);
@@ -273,7 +286,8 @@ impl Frames {
             Entry::Vacant(entry) => {
                 let frame = entry.insert(Frame::new(self.spare.copy_of(base), PageRanges::full()));
                 frame.empty = empty;
-                self.keep_clean(page);
+                self.clean.add(page, &frame.mark);
+                self.bound();
             }
         }
     }
@@ -303,10 +317,10 @@ impl Frames {
         frame.writing = false;
         self.writing -= 1;
         frame.logged_sum = frame.logged_sum.filter(|_| frame.dirty);
-        let is_clean = !frame.dirty;
         self.spare.take_back(gone.bytes);
-        if is_clean {
-            self.keep_clean(gone.page);
+        if !frame.dirty {
+            self.clean.add(gone.page, &frame.mark);
+            self.bound();
         }
     }
 
@@ -340,10 +354,8 @@ impl Frames {
         true
     }
 
-    /// Keeps a page that is home as it stands here, and lets others go.
-    fn keep_clean(&mut self, page: u64) {
-        let Some(frame) = self.map.get(&page) else { return };
-        self.clean.add(page, &frame.mark);
+    /// Lets clean ones go, and what is kept of those that are clean no more.
+    fn bound(&mut self) {
         self.shrink(GOING_MAX);
         let map = &self.map;
         self.clean.tidy(|page| map.get(&page).map(|frame| &frame.mark));

@@ -147,7 +147,7 @@ impl<H: PageStore> Home<H> {
 
     /// How many pages, and how many of the table, a checkpoint has to log an image of where it logs images.
     pub(crate) fn images_due(&self) -> (usize, usize) {
-        let unlogged = self.frames.borrow().unlogged();
+        let unlogged = self.frames.borrow_mut().unlogged();
         let changed = unlogged.iter().map(|&(page, _)| page / SUMS_PER_TABLE_PAGE);
         let tables: BTreeSet<u64> = changed.chain(self.table.unlogged()).collect();
         (unlogged.iter().filter(|(_, is_held)| !is_held).count(), tables.len())
@@ -176,11 +176,15 @@ impl<H: PageStore> Home<H> {
 
     /// What `look` finds in the committed bytes of a page that is known.
     pub(crate) fn with_page<T>(&self, page: u64, look: impl FnOnce(&[u8; PAGE]) -> T) -> T {
+        self.with_page_if_known(page, look).expect("the caller loaded the page")
+    }
+
+    /// The same; `None` where not every byte of it is in memory.
+    pub(crate) fn with_page_if_known<T>(&self, page: u64, look: impl FnOnce(&[u8; PAGE]) -> T) -> Option<T> {
         let frames = self.frames.borrow();
-        let frame = frames.get(page).expect("the caller loaded the page");
-        debug_assert!(frame.known.is_full());
+        let frame = frames.get(page).filter(|frame| frame.known.is_full())?;
         frames.note_use(page, frame);
-        look(&frame.bytes)
+        Some(look(&frame.bytes))
     }
 
     /// Takes the changes of a commit, in the order of commits; `record` is the number of its record, or 0 where nobody
@@ -222,9 +226,9 @@ impl<H: PageStore> Home<H> {
         self.locks.lock(pages).await
     }
 
-    /// Pages with something that is not home, ascending.
-    pub(crate) fn dirty_list(&self) -> Vec<u64> {
-        self.frames.borrow().dirty_list()
+    /// Pages with something that is not home, ascending, each with whether every byte of it is in memory.
+    pub(crate) fn dirty_list(&self) -> Vec<(u64, bool)> {
+        self.frames.borrow_mut().dirty_list()
     }
 
     /// The known parts of a dirty page, each with its place; `None` where it is not dirty.

@@ -259,8 +259,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             self.finish_commits();
             self.check_alive()?;
             let (mut pages, mut unready, mut left) = (Vec::new(), Vec::new(), Vec::new());
-            for page in self.home.dirty_list() {
-                match self.is_ready(page, held) {
+            for (page, is_known) in self.home.dirty_list() {
+                match is_known && held.hold_known(page) {
                     true => pages.push(page),
                     false if stuck.contains(&page) => left.push(page),
                     false => unready.push(page),
@@ -284,10 +284,6 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
                 return Ok((pages, left));
             }
         }
-    }
-
-    fn is_ready(&self, page: u64, held: &mut Held<'_, H>) -> bool {
-        self.home.is_known(page) && held.hold_known(page)
     }
 
     async fn load_run(&self, run: std::ops::Range<u64>, held: &mut Held<'_, H>) -> Result<(), Error> {

@@ -86,19 +86,24 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             let is_newer = buffer.touches(page, page + 1)
                 && !is_planted(Bug::DiffIgnoresBuffer)
                 && !is_planted(Bug::EqualIsDurable);
-            if !self.home.is_known(page) || is_newer {
-                add_change(shared.offset, shared.len);
-                continue;
-            }
             let new = &bytes[(shared.offset - extent.offset) as usize..][..shared.len as usize];
             let in_page = (shared.offset % PAGE_BYTES) as usize;
-            let different = if is_planted(Bug::EqualIsDurable) {
-                let old = &mut [0; PAGE][..new.len()];
-                self.home.copy(page, in_page, old);
-                buffer.overlay(page, in_page, old);
-                differences(old, new)
+            let different = if is_newer {
+                None
+            } else if is_planted(Bug::EqualIsDurable) {
+                self.home.is_known(page).then(|| {
+                    let old = &mut [0; PAGE][..new.len()];
+                    self.home.copy(page, in_page, old);
+                    buffer.overlay(page, in_page, old);
+                    differences(old, new)
+                })
             } else {
-                self.home.with_page(page, |old| differences(&old[in_page..in_page + new.len()], new))
+                let compare = |old: &[u8; PAGE]| differences(&old[in_page..in_page + new.len()], new);
+                self.home.with_page_if_known(page, compare)
+            };
+            let Some(different) = different else {
+                add_change(shared.offset, shared.len);
+                continue;
             };
             let is_image_due = self.admission.limits.get().needs_images && !self.home.is_covered(page);
             if is_image_due && new.len() == PAGE && !different.is_empty() {

@@ -144,15 +144,21 @@ impl Arena for SharedArena {
 
     fn load(&self, offset: usize, into: &mut [u8]) {
         self.check(offset, into.len());
-        let mut at = offset;
-        let mut into = into;
-        while !into.is_empty() {
-            let in_unit = at % UNIT;
-            let count = into.len().min(UNIT - in_unit);
-            let unit = self.unit(at - in_unit).load(Ordering::Relaxed).to_ne_bytes();
-            let (now, later) = into.split_at_mut(count);
-            now.copy_from_slice(&unit[in_unit..in_unit + count]);
-            (at, into) = (at + count, later);
+        let (mut offset, mut into) = (offset, into);
+        let in_unit = offset % UNIT;
+        if in_unit > 0 {
+            let (first, behind) = into.split_at_mut(into.len().min(UNIT - in_unit));
+            self.load_part(offset - in_unit, in_unit, first);
+            (offset, into) = (offset + first.len(), behind);
+        }
+        // Whole units without a call for each: what a commit carries is loaded here.
+        let (units, rest) = into.as_chunks_mut::<UNIT>();
+        for unit in units {
+            *unit = self.unit(offset).load(Ordering::Relaxed).to_ne_bytes();
+            offset += UNIT;
+        }
+        if !rest.is_empty() {
+            self.load_part(offset, 0, rest);
         }
     }
 }
@@ -164,6 +170,12 @@ impl SharedArena {
         let mut whole = unit.load(Ordering::Relaxed).to_ne_bytes();
         whole[in_unit..in_unit + bytes.len()].copy_from_slice(bytes);
         unit.store(u64::from_ne_bytes(whole), Ordering::Release);
+    }
+
+    /// Loads a part of a unit.
+    fn load_part(&self, offset: usize, in_unit: usize, into: &mut [u8]) {
+        let whole = self.unit(offset).load(Ordering::Relaxed).to_ne_bytes();
+        into.copy_from_slice(&whole[in_unit..in_unit + into.len()]);
     }
 }
 
