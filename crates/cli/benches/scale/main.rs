@@ -41,7 +41,7 @@ const CURVES: [(&str, &str); 5] = [
     ("size", "bytes of the volume: 1 GiB to 15 TiB, in sparse files"),
     ("members", "members of a mirror: 2 to 16"),
     ("log", "bytes of the log: 64 MiB to 8 GiB"),
-    ("volumes", "volumes of one process: 1 to 64"),
+    ("volumes", "volumes of one process, of 256 MiB each: 1 to 64"),
 ];
 
 /// What a served volume costs as things grow.
@@ -124,7 +124,12 @@ fn plans(curve: &str) -> Vec<(String, Plan)> {
             .map(|mib| (format!("{mib} MiB"), Plan { log_bytes: mib * MIB, ..base }))
             .to_vec(),
         _ => [1, 4, 16, 64]
-            .map(|volumes| (volumes.to_string(), Plan { volumes, connections: 64, ..base }))
+            .map(|volumes| {
+                // 64 of them take 20 GiB of room.
+                let plan =
+                    Plan { size_bytes: 256 * MIB, log_bytes: 64 * MIB, volumes, connections: 64, ..base };
+                (volumes.to_string(), plan)
+            })
             .to_vec(),
     }
 }

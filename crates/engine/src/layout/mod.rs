@@ -163,6 +163,10 @@ pub trait PageStore: Replicated {
 
     /// A client reads what is not in memory: other reads are the volume's own.
     fn note_client_read(&self);
+
+    /// Whether clients may read from now on, as they may until this is called. Replicas that nobody reads write at the same
+    /// time.
+    fn note_readers(&self, may_come: bool);
 }
 
 /// Where a volume's records and superblocks are.

@@ -94,6 +94,8 @@ impl<D: Drive> PageStore for D {
     }
 
     fn note_client_read(&self) {}
+
+    fn note_readers(&self, _may_come: bool) {}
 }
 
 impl<D: Drive> JournalStore for D {

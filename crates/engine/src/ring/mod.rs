@@ -143,6 +143,8 @@ pub(crate) struct Ring<E, M> {
     client_reads: Cell<u64>,
     /// When the last of these came.
     client_read_ns: Cell<u64>,
+    /// Whether such may come: else all write at once in a turn.
+    has_readers: Cell<bool>,
     /// As many when the window was last chosen.
     reads_before: Cell<u64>,
     /// How long members write before one leaves that has more.
@@ -208,6 +210,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             reads: Cell::default(),
             client_reads: Cell::default(),
             client_read_ns: Cell::default(),
+            has_readers: Cell::new(true),
             reads_before: Cell::default(),
             frame_length: frame_length::FrameLength::default(),
             next_writer: Cell::default(),
@@ -305,6 +308,13 @@ impl<E: Env, M: Drive> Ring<E, M> {
     pub(crate) fn note_client_read(&self) {
         self.client_reads.set(self.client_reads.get() + 1);
         self.client_read_ns.set(self.env.now_ns());
+    }
+
+    /// Whether clients may read from now on.
+    pub(crate) fn note_readers(&self, may_come: bool) {
+        if self.has_readers.replace(may_come) != may_come {
+            self.changed.all();
+        }
     }
 
     /// An error where nobody is left.

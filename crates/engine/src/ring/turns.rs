@@ -154,6 +154,7 @@ async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) -> bool
     writers.retain(|&place| ring.members[place].is_in_sync());
     let in_sync = ring.members.iter().filter(|member| member.is_in_sync()).count();
     let readers = match ring.options.policy {
+        _ if !ring.has_readers.get() => 0,
         Policy::ReadAround => usize::from(in_sync > 1),
         _ => ring.window.borrow_mut().readers(ring.load(in_sync)),
     };

@@ -428,6 +428,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     ///
     /// The failure, after one below.
     pub async fn close(self) -> Result<(), Error> {
+        self.0.home.device.note_readers(false);
         self.flush(FlushScope::Whole).await?;
         self.checkpoint().await?;
         self.0.settle_roots().await?;

@@ -69,6 +69,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
                 log.flush(FlushScope::Whole).await?;
             }
         }
+        home.note_readers(false);
         let InForce { superblock, log_lags } = Superblocks::read(&*home, &*log, separate_log).await?;
         let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
         let too_small = || Error::Unusable("the devices are smaller than the volume on them".to_owned());
@@ -235,6 +236,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             Ok(()) | Err(Error::Damaged { .. }) => {}
             Err(error) => return Err(error),
         }
+        inner.home.device.note_readers(true);
         Ok(Self(inner))
     }
 }

@@ -205,6 +205,10 @@ impl PageStore for AnyPages {
     fn note_client_read(&self) {
         of_home!(self, it => it.note_client_read());
     }
+
+    fn note_readers(&self, may_come: bool) {
+        of_home!(self, it => it.note_readers(may_come));
+    }
 }
 
 impl JournalStore for AnyJournal {

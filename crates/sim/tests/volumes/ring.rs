@@ -414,3 +414,42 @@ fn writes_that_wait_for_room_get_it_in_the_order_of_their_coming() {
         assert_eq!(overtaken, 0, "{:?}", done.borrow());
     });
 }
+
+#[test]
+fn who_recovers_and_who_stops_waits_for_no_turns() {
+    const FLUSH_NS: u64 = 1_000_000_000;
+    for policy in [Policy::Auto, Policy::Turns, Policy::ReadAround] {
+        let took_ns = [2, 6].map(|members| {
+            let mut plan = Plan::mirror(members, 2);
+            (plan.ring.policy, plan.ring.answer_max_ns) = (policy, 60 * FLUSH_NS);
+            let (mut machine, mut bytes) = filled(plan, 107);
+            let part = noise(107, 20 * 4096);
+            bytes[..part.len()].copy_from_slice(&part);
+            machine.run_whole(async |run| {
+                let (volume, ..) = run.open().await.unwrap();
+                volume.write(0, &part, Durability::Durable).await.unwrap();
+            });
+            machine.power_cut();
+            machine.plan.latency.flush_ns = FLUSH_NS;
+            let took_ns = machine.run_whole(async |run| {
+                let now_ns = || run.env.now_ns();
+                let began_ns = now_ns();
+                let (volume, ring, _) = run.open().await.unwrap();
+                let opened_ns = now_ns();
+                volume.write(0, &part, Durability::Durable).await.unwrap();
+                let written_ns = now_ns();
+                volume.close().await.unwrap();
+                drop(ring);
+                [opened_ns - began_ns, now_ns() - written_ns]
+            });
+            for place in 0..members {
+                assert!(machine.member_pages(place) == bytes, "member {place} of {members}, {policy:?}");
+            }
+            took_ns
+        });
+        let [of_two, of_six] = took_ns;
+        for (of_two, of_six) in of_two.into_iter().zip(of_six) {
+            assert!(of_six < of_two + FLUSH_NS / 2, "members wait for each other, {policy:?}: {took_ns:?}");
+        }
+    }
+}

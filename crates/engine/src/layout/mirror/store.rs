@@ -267,4 +267,8 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     fn note_client_read(&self) {
         self.0.ring.note_client_read();
     }
+
+    fn note_readers(&self, may_come: bool) {
+        self.0.ring.note_readers(may_come);
+    }
 }
