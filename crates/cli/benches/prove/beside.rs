@@ -80,7 +80,7 @@ impl Neighbour {
                 let streamed_mib = self.work(database, folder, args, &is_over)?;
                 Ok(Work { began_s, ended_s: now_s(), streamed_mib })
             });
-            let load = database.load(args.seconds);
+            let load = database.load(args.seconds as f64);
             is_over.store(true, Ordering::Release);
             let at_work = thread.join().unwrap_or(Err("the neighbour panicked".to_owned()));
             Ok::<_, String>((load?, at_work?))

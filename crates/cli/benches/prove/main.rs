@@ -87,8 +87,8 @@ struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     rounds: usize,
     /// Length of a load, 2 at least: a neighbour begins after 1
-    #[arg(long, default_value_t = 4.0, value_parser = load_seconds)]
-    seconds: f64,
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    seconds: u64,
     /// Size of each volume and of each file behind a server
     #[arg(long, default_value_t = 4096)]
     size_mib: u64,
@@ -116,11 +116,6 @@ struct Args {
     /// cargo's own
     #[arg(long, hide = true)]
     bench: bool,
-}
-
-fn load_seconds(word: &str) -> Result<f64, String> {
-    let seconds: f64 = word.parse().map_err(|_| "a number of seconds is wanted".to_owned())?;
-    if (2.0..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("from 2 to 3600".to_owned()) }
 }
 
 fn main() -> ExitCode {

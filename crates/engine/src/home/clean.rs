@@ -29,11 +29,11 @@ const SMALL_ONE_IN: usize = 10;
 /// Pages that are passed over, for they were used, before one goes in any case.
 const PASSED_MAX: usize = 256;
 
-/// Entries that do not count, before a choice is left to the next call.
-const DROPPED_MAX: usize = 4 * TIDY_MIN;
-
 /// Entries of pages that are clean no more are not looked for below so many.
 const TIDY_MIN: usize = 1024;
+
+/// Entries that do not count, before a choice is left to the next call.
+const DROPPED_MAX: usize = 4 * TIDY_MIN;
 
 /// Entries that are looked at as one comes, where they are too many: more than come, so that they become fewer.
 const TIDIED_AT_ONCE: usize = 4;

@@ -88,20 +88,17 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
                 && !is_planted(Bug::EqualIsDurable);
             let new = &bytes[(shared.offset - extent.offset) as usize..][..shared.len as usize];
             let in_page = (shared.offset % PAGE_BYTES) as usize;
-            let different = if is_newer {
-                None
-            } else if is_planted(Bug::EqualIsDurable) {
-                self.home.is_known(page).then(|| {
-                    let old = &mut [0; PAGE][..new.len()];
-                    self.home.copy(page, in_page, old);
-                    buffer.overlay(page, in_page, old);
-                    differences(old, new)
-                })
-            } else {
-                let compare = |old: &[u8; PAGE]| differences(&old[in_page..in_page + new.len()], new);
-                self.home.with_page_if_known(page, compare)
+            let compare = |old: &[u8; PAGE]| {
+                let old = &old[in_page..in_page + new.len()];
+                if !is_planted(Bug::EqualIsDurable) {
+                    return differences(old, new);
+                }
+                let mut newest = old.to_vec();
+                buffer.overlay(page, in_page, &mut newest);
+                differences(&newest, new)
             };
-            let Some(different) = different else {
+            let known = (!is_newer).then(|| self.home.with_page_if_known(page, compare));
+            let Some(different) = known.flatten() else {
                 add_change(shared.offset, shared.len);
                 continue;
             };
