@@ -13,7 +13,7 @@
 //! 1. What is read once leaves before what is read again: a scan takes the place of a tenth of the pages.
 //! 2. The newest so many that were not used since they came stay whatever comes: what is loaded together is together.
 //! 3. No call takes longer the more pages there are. What does not count any more goes a few entries at a time; where thousands
-//!    of them are in the way of a choice, none is made this time.
+//!    of them are in the way of a choice, it is made later: the next call goes on from there.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -37,6 +37,20 @@ const DROPPED_MAX: usize = 4 * TIDY_MIN;
 
 /// Entries that are looked at as one comes, where they are too many: more than come, so that they become fewer.
 const TIDIED_AT_ONCE: usize = 4;
+
+/// Numbers of pages that went that are forgotten as one more goes, where they are too many: more than come.
+const FORGOTTEN_AT_ONCE: usize = 4;
+
+/// Which page leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// This one.
+    Page(u64),
+    /// Too many entries that do not count were in the way: the next call goes on behind them.
+    Later,
+    /// None may.
+    Nobody,
+}
 
 /// What a page says of its place among the clean ones.
 #[derive(Debug, Default)]
@@ -140,15 +154,18 @@ impl CleanPages {
         }
     }
 
-    /// The page that leaves now, whose mark `mark_of` knows; `None` where none may, or none was found soon enough.
-    pub(super) fn next_out<'a>(&mut self, mark_of: impl Fn(u64) -> Option<&'a Mark>) -> Option<u64> {
+    /// The page that leaves now, whose mark `mark_of` knows.
+    pub(super) fn next_out<'a>(&mut self, mark_of: impl Fn(u64) -> Option<&'a Mark>) -> Choice {
         let mark_of = |(page, place): Entry| mark_of(page).filter(|mark| mark.place.get() == place);
         let (mut passed, mut dropped) = (0, 0);
-        while self.len() > self.min && dropped < DROPPED_MAX {
+        while self.len() > self.min {
+            if dropped == DROPPED_MAX {
+                return Choice::Later;
+            }
             let is_small = self.main.pages == 0 || self.small.pages > self.min.max(self.len() / SMALL_ONE_IN);
             let Some(entry) = (if is_small { &mut self.small } else { &mut self.main }).pop() else {
                 debug_assert!(false, "pages that are counted have entries");
-                return None;
+                return Choice::Nobody;
             };
             let Some(mark) = mark_of(entry) else {
                 dropped += 1;
@@ -167,18 +184,21 @@ impl CleanPages {
             if is_small {
                 self.remember(entry.0);
             }
-            return Some(entry.0);
+            return Choice::Page(entry.0);
         }
-        None
+        Choice::Nobody
     }
 
-    /// The page went. As many are remembered as there are clean ones.
+    /// The page went. As many are remembered as there are clean ones, in the end.
     fn remember(&mut self, page: u64) {
         let place = self.next_place;
         self.next_place += 1;
         self.ghost_places.insert(page, place);
         self.ghosts.push_back((page, place));
-        while self.ghosts.len() > self.len().max(self.min) {
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            if self.ghosts.len() <= self.len().max(self.min) {
+                return;
+            }
             let Some((page, place)) = self.ghosts.pop_front() else { return };
             if self.ghost_places.get(&page) == Some(&place) {
                 self.ghost_places.remove(&page);
@@ -225,7 +245,7 @@ mod tests {
                 return true;
             }
             while self.marks.len() >= self.max {
-                let Some(page) = self.clean.next_out(|page| self.marks.get(&page)) else { break };
+                let Choice::Page(page) = self.clean.next_out(|page| self.marks.get(&page)) else { break };
                 self.marks.remove(&page);
             }
             self.marks.insert(page, Mark::default());
@@ -314,7 +334,11 @@ mod tests {
             // In the order of their last change.
             let mut gone = Vec::new();
             while clean.len() > 1 {
-                gone.extend(clean.next_out(mark_of));
+                match clean.next_out(mark_of) {
+                    Choice::Page(page) => gone.push(page),
+                    Choice::Later => {}
+                    Choice::Nobody => panic!("{} may go", clean.len() - 1),
+                }
                 assert!(looks.take() <= DROPPED_MAX + 1);
             }
             assert!(gone.into_iter().eq(0..pages - 1));

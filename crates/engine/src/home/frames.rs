@@ -13,7 +13,7 @@ use std::collections::hash_map::Entry;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-use super::clean::{CleanPages, Mark};
+use super::clean::{Choice, CleanPages, Mark};
 use crate::format::PAGE;
 use crate::page_map::PageMap;
 use crate::ranges::PageRanges;
@@ -343,12 +343,19 @@ impl Frames {
         self.spare.max = pages_max;
     }
 
-    /// Lets pages go that are more than there may be, no more than `going_max`; whether there are others to go.
+    /// Lets pages go that are more than there may be, no more than `going_max`; whether there may be others to go.
     pub(super) fn shrink(&mut self, going_max: usize) -> bool {
         for _ in 0..going_max {
-            let is_over = self.spare.counted.now.get() > self.spare.max;
-            if !is_over || !(self.spare.pages.pop().is_some() || self.evict()) {
+            if self.spare.counted.now.get() <= self.spare.max {
                 return false;
+            }
+            if self.spare.pages.pop().is_some() {
+                continue;
+            }
+            match self.evict() {
+                Choice::Page(_) => {}
+                Choice::Later => return true,
+                Choice::Nobody => return false,
             }
         }
         true
@@ -365,21 +372,21 @@ impl Frames {
     fn make_room(&mut self) {
         for _ in 0..GOING_MAX {
             let is_full = self.spare.pages.is_empty() && self.spare.counted.now.get() >= self.spare.max;
-            if !is_full || !self.evict() {
+            if !is_full || !matches!(self.evict(), Choice::Page(_)) {
                 return;
             }
         }
     }
 
-    /// Lets a clean frame go; false where none may.
-    fn evict(&mut self) -> bool {
+    /// Lets a clean frame go; which.
+    fn evict(&mut self) -> Choice {
         let map = &self.map;
-        let Some(page) = self.clean.next_out(|page| map.get(&page).map(|frame| &frame.mark)) else {
-            return false;
-        };
-        let frame = self.map.remove(&page).expect("a clean page has a frame");
-        self.spare.take_back(frame.bytes);
-        true
+        let choice = self.clean.next_out(|page| map.get(&page).map(|frame| &frame.mark));
+        if let Choice::Page(page) = choice {
+            let frame = self.map.remove(&page).expect("a clean page has a frame");
+            self.spare.take_back(frame.bytes);
+        }
+        choice
     }
 }
 

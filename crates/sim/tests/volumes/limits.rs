@@ -129,6 +129,32 @@ fn whole_pages_are_written_with_a_small_cache_too() {
 }
 
 #[test]
+fn memory_is_given_back_although_all_that_is_there_was_written_anew() {
+    // More than are looked at in one choice of who goes.
+    const PAGES: u64 = 6000;
+    let mut plan = Plan::of_pages(PAGES);
+    plan.open.cached_pages_max = PAGES as usize + 500;
+    let mut machine = Machine::new(plan, 1);
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
+        for round in 0..2 {
+            for page in 0..PAGES {
+                volume
+                    .write(page * PAGE, &noise(page ^ round << 32, 100), Durability::Buffered)
+                    .await
+                    .unwrap();
+            }
+            volume.checkpoint().await.unwrap();
+        }
+        let pages_there = || volume.occupancy().pages_bytes / PAGE;
+        assert!(pages_there() >= PAGES, "{}", pages_there());
+        volume.resize_cache(64).await;
+        // Those of one load, and what a checkpoint has to have at once, stay.
+        assert!(pages_there() < PAGES / 4, "{}", pages_there());
+    });
+}
+
+#[test]
 fn whoever_gives_up_waiting_for_a_checkpoint_takes_nothing() {
     let (machine, filled) = filled(Plan::of_pages(40), 5);
     for wait_ns in (0..100).map(|step| step * 8_000) {
