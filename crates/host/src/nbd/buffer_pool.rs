@@ -1,6 +1,6 @@
 //! Buffers of requests and of sends, used again.
 //!
-//! 1. What is kept for later is bounded for a server as a whole, however many connections it has.
+//! 1. What is kept for later is bounded for a server as a whole, however many connections it has. Without any it keeps nothing.
 //! 2. What was in a buffer is some request's of the same export. Whoever takes one writes all of it before a byte of
 //!    it is sent.
 
@@ -38,9 +38,9 @@ impl Pool {
         }
     }
 
-    /// An empty buffer, with as much room as there is one.
-    pub(crate) fn take_empty(&self) -> Vec<u8> {
-        let largest = self.free.borrow().last_key_value().map(|(&capacity, _)| capacity);
+    /// An empty buffer, with as much room as there is one, up to `most`: somebody may keep it for a few bytes.
+    pub(crate) fn take_empty(&self, most: usize) -> Vec<u8> {
+        let largest = self.free.borrow().range(..=most).next_back().map(|(&capacity, _)| capacity);
         let mut buffer = largest.and_then(|capacity| self.remove(capacity)).unwrap_or_default();
         buffer.clear();
         buffer
@@ -60,6 +60,12 @@ impl Pool {
             self.free_bytes.set(self.free_bytes.get() + capacity);
             self.free.borrow_mut().entry(capacity).or_default().push(buffer);
         }
+    }
+
+    /// Keeps nothing any more.
+    pub(crate) fn clear(&self) {
+        self.free.borrow_mut().clear();
+        self.free_bytes.set(0);
     }
 
     fn remove(&self, capacity: usize) -> Option<Vec<u8>> {
@@ -90,6 +96,10 @@ mod tests {
         let before = pool.free_bytes.get();
         let buffer = pool.take(4000);
         assert_eq!((buffer.len(), before - pool.free_bytes.get()), (4000, 4096), "a small one was kept");
-        assert!(pool.take_empty().is_empty());
+        let empty = pool.take_empty(200 << 10);
+        assert!(empty.is_empty() && (128 << 10..=200 << 10).contains(&empty.capacity()));
+        assert_eq!(pool.take_empty(1000).capacity(), 0, "each that is there is larger");
+        pool.clear();
+        assert_eq!((pool.free_bytes.get(), pool.take_empty(usize::MAX).capacity()), (0, 0));
     }
 }

@@ -73,7 +73,7 @@ impl<T: Merge> SendQueue<T> {
                 last.token.merge(token);
             }
             _ => {
-                let mut bytes = self.pool.take_empty();
+                let mut bytes = self.pool.take_empty(SEND_BYTES);
                 if !encode(&mut bytes) {
                     drop(queue);
                     self.recycle(bytes);

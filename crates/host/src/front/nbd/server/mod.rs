@@ -181,7 +181,12 @@ struct Place<E, X> {
 
 impl<E, X> Drop for Place<E, X> {
     fn drop(&mut self) {
-        self.shared.links.borrow_mut().remove(&self.link.id);
+        let mut links = self.shared.links.borrow_mut();
+        links.remove(&self.link.id);
+        if links.is_empty() {
+            self.shared.pool.clear();
+        }
+        drop(links);
         self.shared.link_ended.all();
     }
 }
