@@ -126,7 +126,7 @@ pub fn run(
     layout: Layout,
     seed: u64,
     only_state: Option<u64>,
-    goes_on: impl FnMut(&Tried) -> bool,
+    goes_on: &mut dyn FnMut(&Tried) -> bool,
 ) -> Result<Tried, Broken> {
     match layout {
         Layout::Single => try_all(on_a_single_drive(seed), only_state, goes_on),
@@ -163,7 +163,7 @@ fn on_a_ring(seed: u64, members: usize, stripes: Option<Stripes>) -> Runs<Mirror
 fn try_all<T: Testbed>(
     runs: Runs<T>,
     only_state: Option<u64>,
-    mut goes_on: impl FnMut(&Tried) -> bool,
+    goes_on: &mut dyn FnMut(&Tried) -> bool,
 ) -> Result<Tried, Broken> {
     let seed = runs.small.seed;
     let moments = caught(AssertUnwindSafe(|| runs.moments(&runs.begin()?)));

@@ -34,7 +34,7 @@ fn try_workloads(layout: Layout, wanted: u64, of_one_max: u64) -> Tried {
             scope.spawn(|| {
                 while total.lock().unwrap().states < wanted {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let tried = run(layout, seed, None, |tried| tried.states < of_one_max);
+                    let tried = run(layout, seed, None, &mut |tried| tried.states < of_one_max);
                     let tried = tried.unwrap_or_else(|broken| {
                         panic!("workload {seed}, state {:?}: {}", broken.state, broken.violation.what)
                     });
@@ -82,15 +82,15 @@ fn every_crash_of_small_stripes_is_survived_with_any_drives_lost() {
 #[test]
 fn a_rebuilt_member_is_named_by_others_only_once_it_says_so_itself() {
     // The log is on the members. While the one that was away joins it again, the other's turn ends.
-    let tried = run(Layout::Mirror { members: 2 }, 30, None, |_| true);
+    let tried = run(Layout::Mirror { members: 2 }, 30, None, &mut |_| true);
     let tried = tried.unwrap_or_else(|broken| panic!("{broken:?}"));
     assert_eq!(tried.workloads, 1, "{tried:?}");
 }
 
 #[test]
 fn a_state_can_be_tried_again_alone() {
-    let tried = run(Layout::Single, 4, Some(3_000), |_| true).unwrap();
+    let tried = run(Layout::Single, 4, Some(3_000), &mut |_| true).unwrap();
     assert_eq!((tried.states, tried.workloads), (1, 1));
     assert!(tried.recovery_states > 0, "its recovery is cut: {tried:?}");
-    assert_eq!(run(Layout::Single, 4, Some(3_000), |_| true), Ok(tried));
+    assert_eq!(run(Layout::Single, 4, Some(3_000), &mut |_| true), Ok(tried));
 }

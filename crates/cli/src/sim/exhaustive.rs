@@ -62,7 +62,7 @@ pub(super) fn run(args: &SimArgs) -> Result<(), Failure> {
 }
 
 fn one_state(args: &SimArgs, state: u64) -> Tally {
-    match exhaustive::run(layout(args), args.seed, Some(state), |_| true) {
+    match exhaustive::run(layout(args), args.seed, Some(state), &mut |_| true) {
         Ok(tried) => Tally { tried, broken: Vec::new() },
         Err(broken) => Tally { tried: Tried::default(), broken: vec![(args.seed, broken)] },
     }
@@ -82,7 +82,7 @@ fn many_states(args: &SimArgs, interrupt: &Interrupt) -> Tally {
                     let seed = next.fetch_add(1, Ordering::Relaxed); // beyond the last it begins again at 0
                     let mut counted = 0;
                     let mut so_far = Tried::default();
-                    let tried = exhaustive::run(layout(args), seed, None, |tried| {
+                    let tried = exhaustive::run(layout(args), seed, None, &mut |tried| {
                         bar.set_position(done.fetch_add(tried.states - counted, Ordering::Relaxed));
                         counted = tried.states;
                         so_far = *tried;

@@ -6,7 +6,7 @@ use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 
 use super::beyond::Beyond;
 use super::setup::{draw_log_bytes, draw_places, draw_tuning};
-use super::{Machine, Seeded, Setup};
+use super::{Machine, Outcome, Seeded, Setup, simulate};
 use crate::growing::Growths;
 use crate::latency::Latency;
 use crate::oracle::Violation;
@@ -91,6 +91,10 @@ impl Seeded for Mirror {
             latency: Latency { slow_writes_one_in: *random.pick(&[0, 0, 5, 30]), ..Latency::default() },
         };
         setup.perhaps_growing()
+    }
+
+    fn simulate(setup: Setup<Self>, is_told: bool) -> (Vec<String>, Result<Outcome, Violation>) {
+        simulate(setup, is_told)
     }
 
     fn end(machine: &mut Machine<Self>) -> Result<(), Violation> {

@@ -75,6 +75,12 @@ pub trait Seeded: Testbed {
         Ok(())
     }
 
+    /// [`tell`], or [`run`], which has no story.
+    ///
+    /// Each layout has one that is not generic: all that it calls is then compiled in this crate once, and not again in
+    /// every program that runs seeds.
+    fn simulate(setup: Setup<Self>, is_told: bool) -> (Vec<String>, Result<Outcome, Violation>);
+
     /// Where the zones of the volume lie now.
     fn layout_of(machine: &Machine<Self>) -> Layout {
         machine.layout_by_size()
@@ -161,9 +167,7 @@ impl Outcome {
 ///
 /// The violation found, with the run in which it was.
 pub fn run<T: Seeded>(setup: Setup<T>) -> Result<Outcome, Violation> {
-    let mut machine = Machine::new(setup)?;
-    run_all(&mut machine)?;
-    Ok(machine.outcome)
+    T::simulate(setup, false).1
 }
 
 /// As [`run`], and tells what happened, a line for each run and each fault.
@@ -172,11 +176,16 @@ pub fn run<T: Seeded>(setup: Setup<T>) -> Result<Outcome, Violation> {
 ///
 /// As [`run`], beside the story up to there.
 pub fn tell<T: Seeded>(setup: Setup<T>) -> (Vec<String>, Result<Outcome, Violation>) {
+    T::simulate(setup, true)
+}
+
+/// [`run`] or [`tell`].
+fn simulate<T: Seeded>(setup: Setup<T>, is_told: bool) -> (Vec<String>, Result<Outcome, Violation>) {
     let mut machine = match Machine::new(setup) {
         Ok(machine) => machine,
         Err(violation) => return (Vec::new(), Err(violation)),
     };
-    machine.story = Some(Vec::new());
+    machine.story = is_told.then(Vec::new);
     let ended = run_all(&mut machine);
     (machine.story.take().unwrap_or_default(), ended.map(|()| machine.outcome))
 }

@@ -8,7 +8,7 @@ pub mod trouble;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 
-use super::{Machine, Seeded, Setup};
+use super::{Machine, Outcome, Seeded, Setup, simulate};
 use crate::cuts::{CutKind, CutPlan};
 use crate::oracle::Violation;
 use crate::testbed::Single;
@@ -23,6 +23,10 @@ impl Seeded for Single {
 
     fn draw(seed: u64, cuts: u32, _page_drives: Option<usize>) -> Setup<Self> {
         Setup::draw_single(seed, cuts)
+    }
+
+    fn simulate(setup: Setup<Self>, is_told: bool) -> (Vec<String>, Result<Outcome, Violation>) {
+        simulate(setup, is_told)
     }
 
     fn end(machine: &mut Machine<Self>) -> Result<(), Violation> {
