@@ -1,12 +1,9 @@
 //! What is on the store is hostile: whatever is damaged, there is an answer, and it does not take for ever.
 
-mod common;
-#[path = "common/exercise.rs"]
-mod exercise;
-
 use std::panic::AssertUnwindSafe;
 
-use common::run;
+use crate::common::run;
+use crate::exercise;
 use evenkeel_ext2::{FileSystem, MemoryStore, MountError, MountOptions, Timestamp};
 use evenkeel_sim::random::Random;
 

@@ -1,8 +1,6 @@
 //! Many files at once.
 
-mod common;
-
-use common::{e2fsck, formatted, mounted, run};
+use crate::common::{e2fsck, formatted, mounted, run};
 use evenkeel_ext2::{Caller, ROOT_INODE};
 
 const ROOT: Caller = Caller::ROOT;

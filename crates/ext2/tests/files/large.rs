@@ -1,8 +1,6 @@
 //! Folders and files as large as they get.
 
-mod common;
-
-use common::{debugfs, e2fsck, formatted, mounted, run};
+use crate::common::{debugfs, e2fsck, formatted, mounted, run};
 use evenkeel_ext2::{Caller, Kind, ROOT_INODE, SetAttributes};
 
 const ROOT: Caller = Caller::ROOT;
@@ -113,7 +111,7 @@ fn a_file_that_takes_more_commits_than_one_is_truncated_whole_after_a_cut() {
     use evenkeel_ext2::{FileSystem, MemoryStore, MountOptions, format};
     let limits = CommitLimits { bytes: 560_000, pages: 300 };
     let store = MemoryStore::with_limits(64 << 20, limits);
-    run(format(&store, &common::format_options())).unwrap();
+    run(format(&store, &crate::common::format_options())).unwrap();
     let files = mounted(store.clone());
     let file = run(async {
         let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
@@ -142,7 +140,8 @@ fn a_file_that_takes_more_commits_than_one_is_truncated_whole_after_a_cut() {
             let _until_the_cut = files.fsync(file).await;
         });
         let left = store.after_power_cut(|| false);
-        let files = run(FileSystem::mount(left.clone(), MountOptions::default(), common::clock())).unwrap();
+        let files =
+            run(FileSystem::mount(left.clone(), MountOptions::default(), crate::common::clock())).unwrap();
         let found = run(files.lookup(ROOT_INODE, b"file")).unwrap();
         assert!([10, (399 << 22) + 100].contains(&found.size), "{} after {cut}", found.size);
         e2fsck(&left).unwrap();

@@ -2,13 +2,11 @@
 //! never was, and e2fsck finds nothing to do.
 #![allow(clippy::await_holding_refcell_ref)] // A client is borrowed by its own task alone.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::client::{Client, End};
-use common::{clock, e2fsck, format_options, run, run_all};
+use crate::common::client::{Client, End};
+use crate::common::{clock, e2fsck, format_options, run, run_all};
 use evenkeel_ext2::store::CommitLimits;
 use evenkeel_ext2::{Caller, Errno, FileSystem, MemoryStore, MountOptions, ROOT_INODE, format};
 use evenkeel_sim::random::Random;
@@ -199,10 +197,10 @@ mod planted {
 
     /// The first seed that shows the bug, and what it shows.
     fn first_caught() -> Option<(u64, String)> {
-        if std::panic::catch_unwind(common::read_beside_a_commit).is_err() {
+        if std::panic::catch_unwind(crate::common::read_beside_a_commit).is_err() {
             return Some((0, "a read beside a commit shows what was there before".to_owned()));
         }
-        if std::panic::catch_unwind(common::read_beside_an_unmapping).is_err() {
+        if std::panic::catch_unwind(crate::common::read_beside_an_unmapping).is_err() {
             return Some((0, "a read shows bytes of the file that got the blocks".to_owned()));
         }
         match std::panic::catch_unwind(fill) {

@@ -1,11 +1,9 @@
 //! Operations, each as a user sees it, with e2fsck as the judge of what they leave.
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{clock, debugfs, e2fsck, formatted, mounted, run};
+use crate::common::{clock, debugfs, e2fsck, formatted, mounted, run};
 use evenkeel_ext2::format::hash::half_md4;
 use evenkeel_ext2::{
     Caller, Errno, FileSystem, Kind, MemoryStore, MountOptions, ROOT_INODE, RenameMode, Seek, SetAttributes,
@@ -567,7 +565,7 @@ fn an_fsync_beside_a_stream_commits_its_own_bytes_and_none_of_the_stream_which_g
     });
     let mut turns = Random::new(1);
     let tasks: Vec<std::pin::Pin<Box<dyn Future<Output = ()> + '_>>> = vec![background, streaming, syncing];
-    common::run_all(tasks, |bound| turns.below(bound));
+    crate::common::run_all(tasks, |bound| turns.below(bound));
     let after = store.asked();
     assert!(syncs.get() > 20, "{}", syncs.get());
     let fresh_bytes = after.fresh_bytes - before.fresh_bytes;
@@ -697,12 +695,12 @@ fn an_fdatasync_of_bytes_that_were_there_commits_them_alone_and_their_time_later
 
 #[test]
 fn a_read_beside_an_unmapping_shows_no_bytes_of_who_got_the_blocks() {
-    common::read_beside_an_unmapping();
+    crate::common::read_beside_an_unmapping();
 }
 
 #[test]
 fn a_read_beside_a_commit_shows_zeros_where_nothing_was_written() {
-    common::read_beside_a_commit();
+    crate::common::read_beside_a_commit();
 }
 
 #[test]
