@@ -6,6 +6,7 @@
 
 use std::env;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -19,6 +20,12 @@ use crate::slow;
 
 /// Names the file that tests add their skips to.
 pub(crate) const SKIPPED_VARIABLE: &str = "EVENKEEL_SKIPPED";
+
+/// Tells the test harness how many tests run at once.
+const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
+
+/// Tests at once for each processor: those of servers wait for half of their time.
+const TESTS_PER_PROCESSOR: usize = 2;
 
 /// Something that some tests need.
 #[derive(Debug)]
@@ -137,6 +144,10 @@ pub(crate) fn main(args: &Args) -> Outcome {
     let mut cargo = run::cargo(&["test", "--locked", "--no-fail-fast"]);
     if !names_packages(passed_on) {
         cargo.arg("--workspace");
+    }
+    if env::var_os(THREADS_VARIABLE).is_none() {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        cargo.env(THREADS_VARIABLE, (TESTS_PER_PROCESSOR * processors).to_string());
     }
     let mut outcome = run::hand_over(cargo.args(passed_on).env(SKIPPED_VARIABLE, &skipped));
     if outcome.is_ok() && passed_on.is_empty() {
