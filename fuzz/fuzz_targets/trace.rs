@@ -3,9 +3,9 @@
 
 // Its bound on memory.
 use evenkeel_fuzz as _;
-use evenkeel_measure::replay::{Fit, Placement};
-use evenkeel_measure::trace::survey::Survey;
-use evenkeel_measure::trace::{ACCESS_MAX_BYTES, Access, Format, Op, TraceReader};
+use evenkeel_trace::placement::{Fit, Placement};
+use evenkeel_trace::survey::Survey;
+use evenkeel_trace::{ACCESS_MAX_BYTES, Access, Format, Op, TraceReader};
 use libfuzzer_sys::fuzz_target;
 
 const TARGET_BYTES: u64 = 128 << 20;

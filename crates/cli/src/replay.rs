@@ -15,11 +15,12 @@ use evenkeel_host::event_loop::{Backend, EventLoop, Loop, race};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::replay::host_target::{HostTarget, Place};
 use evenkeel_measure::replay::report::{ReplayReport, TargetFacts, TraceFacts};
-use evenkeel_measure::replay::{Ending, Measured, Pace, Placement, Requests, Settings, run as replay};
+use evenkeel_measure::replay::{Ending, Measured, Pace, Requests, Settings, run as replay};
 use evenkeel_measure::report::format;
-use evenkeel_measure::trace::survey::Survey;
-use evenkeel_measure::trace::{Format, TraceReader};
 use evenkeel_sim::executor::Executor;
+use evenkeel_trace::placement::Placement;
+use evenkeel_trace::survey::Survey;
+use evenkeel_trace::{Format, TraceReader};
 
 use crate::args::{ReplayArgs, Speed};
 use crate::failure::Failure;

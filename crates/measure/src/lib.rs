@@ -1,5 +1,5 @@
-//! evenkeel's measurements: the probe, the statistics and fits behind it, and its reports; block traces, and
-//! replaying them; the papers' figures, reproduced.
+//! evenkeel's measurements: the probe, the statistics and fits behind it, and its reports; block traces, replayed; the
+//! papers' figures, reproduced.
 //!
 //! Nothing here prints, and nothing here makes a system call of its own: `evenkeel-host` writes, the command
 //! line shows.
@@ -18,5 +18,4 @@ pub mod stats;
 mod structure;
 pub mod study;
 pub mod synthetic;
-pub mod trace;
 pub mod tune;

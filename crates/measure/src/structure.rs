@@ -5,7 +5,7 @@
 //! synthetic   tune
 //! compare   study   reproduce   replay
 //! probe
-//! fit   report   trace   drive
+//! fit   report   drive
 //! stats   quantity
 //! ```
 
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// From the lowest. Modules of one layer do not use one another.
 const LAYERS: [&[&str]; 6] = [
     &["stats", "quantity"],
-    &["fit", "report", "trace", "drive"],
+    &["fit", "report", "drive"],
     &["probe"],
     &["compare", "study", "reproduce", "replay"],
     &["synthetic", "tune"],

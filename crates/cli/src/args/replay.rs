@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use evenkeel_measure::replay::{Fit, Writes};
-use evenkeel_measure::trace::Format;
+use evenkeel_measure::replay::Writes;
+use evenkeel_trace::Format;
+use evenkeel_trace::placement::Fit;
 
 use crate::units;
 

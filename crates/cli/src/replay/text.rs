@@ -1,8 +1,9 @@
 //! A replay's report as text for a terminal.
 
+use evenkeel_measure::replay::Writes;
 use evenkeel_measure::replay::report::{KindFacts, ReplayReport, TargetFacts, TraceFacts};
-use evenkeel_measure::replay::{Fit, Writes};
 use evenkeel_measure::report::format;
+use evenkeel_trace::placement::Fit;
 
 use crate::table;
 

@@ -13,7 +13,6 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::tuned::{ChosenBytes, Tuned};
 use evenkeel_host::volume::{LockedVolume, RunOptions};
 use evenkeel_measure::report::format;
-use evenkeel_measure::trace::{Op, TraceReader};
 use evenkeel_measure::tune::bench::{Bench, Halted};
 use evenkeel_measure::tune::host_bench::{HostBench, Means, left_behind};
 use evenkeel_measure::tune::load::{Access, Load};
@@ -22,6 +21,7 @@ use evenkeel_measure::tune::report::TuneReport;
 use evenkeel_measure::tune::search::{Found, Match, Progress, ROUNDS, Search, Swept, Tried};
 use evenkeel_measure::tune::sizes::{Sizes, TimedWrite};
 use evenkeel_measure::tune::{Candidate, Goals};
+use evenkeel_trace::{Op, TraceReader};
 
 use super::serve::{STRAIGHT_HOME_BYTES, cache_options};
 use super::{progress_bar, quoted, show};

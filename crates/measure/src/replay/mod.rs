@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! mod           what may be asked of a replay
-//! placement     where the requests of the trace's devices lie on the target
 //! requests      a trace's accesses, in order and in their places
 //! payload       the bytes that are written
 //! run           the loop that sends
@@ -23,7 +22,6 @@
 
 pub mod host_target;
 mod payload;
-mod placement;
 pub mod report;
 mod requests;
 mod run;
@@ -37,7 +35,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use payload::Payload;
-pub use placement::{Fit, Moved, Placement, PlacementError, TraceChanged};
 pub use requests::Requests;
 pub use run::{Ending, Measured, Progress, Request, run};
 

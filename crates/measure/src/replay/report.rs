@@ -7,9 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::statistics::{Kind, Times, Window};
-use super::{Ending, Fit, Measured, Pace, Settings, Writes};
-use crate::trace::Format;
-use crate::trace::survey::Survey;
+use super::{Ending, Measured, Pace, Settings, Writes};
+use evenkeel_trace::Format;
+use evenkeel_trace::placement::Fit;
+use evenkeel_trace::survey::Survey;
 
 /// The value of `schema` in every document of this shape.
 pub const SCHEMA: &str = "evenkeel.replay/1";

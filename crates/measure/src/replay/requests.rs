@@ -2,9 +2,10 @@
 
 use std::io::Read;
 
-use super::{Placement, Request};
-use crate::trace::order::{InOrder, WINDOW};
-use crate::trace::{TraceError, TraceReader};
+use super::Request;
+use evenkeel_trace::order::{InOrder, WINDOW};
+use evenkeel_trace::placement::Placement;
+use evenkeel_trace::{TraceError, TraceReader};
 
 /// The requests of those devices that are replayed. Errors are one line each.
 #[derive(Debug)]

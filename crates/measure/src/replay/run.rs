@@ -10,7 +10,7 @@ use evenkeel_engine::env::Env;
 use super::statistics::{Kind, Times, Windows};
 use super::target::Target;
 use super::{Pace, Payload, Settings, UNDER_WAY_MAX, UNDER_WAY_MAX_BYTES};
-use crate::trace::Op;
+use evenkeel_trace::Op;
 
 /// Memory of requests that is kept to be used again.
 const KEPT_BUFFERS: usize = 256;

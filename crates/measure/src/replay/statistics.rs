@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::trace::Op;
+use evenkeel_trace::Op;
 
 /// What is slower than an hour counts as an hour, in the percentiles.
 const TIME_MAX_NS: u64 = 3_600_000_000_000;

@@ -15,7 +15,7 @@ use evenkeel_engine::env::Env;
 use super::bench::Halted;
 use crate::replay::Payload;
 use crate::replay::statistics::Times;
-use crate::trace::Op;
+use evenkeel_trace::Op;
 
 /// Writes up to this size are small: the engine does not let them wait for larger ones.
 pub const SMALL_MAX_BYTES: u64 = 64 << 10;

@@ -14,7 +14,7 @@ use evenkeel_engine::env::Env;
 
 use super::bed::Site;
 use super::reads::Reads;
-use crate::trace::{Access, Op, TraceError, TraceReader};
+use evenkeel_trace::{Access, Op, TraceError, TraceReader};
 
 /// How long the opening's own writes are given.
 const SETTLED_NS: u64 = 5_000_000_000;

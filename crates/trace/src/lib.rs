@@ -1,7 +1,7 @@
 //! Block traces: who asked a device for what, and when, as others recorded it.
 //!
 //! ```text
-//! mod        Access, and the reader: any of the formats as an iterator
+//! lib        Access, and the reader: any of the formats as an iterator
 //!   format   which formats there are, and which one a file is in
 //!   lines    lines of a bounded length, by number
 //!   text     a line of each text format
@@ -9,6 +9,7 @@
 //!   devices  the devices that a trace names
 //! survey     a whole trace at a glance, before any of it is replayed
 //! order      accesses in the order of their time
+//! placement  where the requests of its devices lie on a target
 //! ```
 //!
 //! 1. A trace comes from somebody else: whatever its bytes are, the reader answers with accesses or with one error
@@ -22,6 +23,9 @@ mod devices;
 mod format;
 mod lines;
 pub mod order;
+pub mod placement;
+#[cfg(test)]
+mod placement_tests;
 pub mod survey;
 #[cfg(test)]
 mod tests;

@@ -6,12 +6,12 @@
 
 use std::fmt;
 
+use evenkeel_engine::size_text::sizes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::format::counted;
-use crate::trace::Access;
-use crate::trace::survey::Survey;
+use super::Access;
+use super::survey::Survey;
 
 /// Where a device begins is a multiple of this.
 const DEVICE_ALIGN_BYTES: u64 = 1 << 20;
@@ -77,19 +77,18 @@ impl fmt::Display for PlacementError {
             Self::Uncountable => {
                 write!(out, "its devices together are larger than 64 bits count; name some with --device")
             }
-            Self::TooLong { longest_bytes, target_bytes } => write!(
-                out,
-                "the trace has a request of {} and the target {}; name a larger one",
-                counted(*longest_bytes, "byte"),
-                counted(*target_bytes, "byte")
-            ),
-            Self::Beyond { reach_bytes, target_bytes } => write!(
-                out,
-                "the trace reaches {} and the target has {}; let requests beyond its end --fit wrap or scale, or name a \
-                 larger one",
-                counted(*reach_bytes, "byte"),
-                counted(*target_bytes, "byte")
-            ),
+            Self::TooLong { longest_bytes, target_bytes } => {
+                let (longest, target) = sizes(*longest_bytes, *target_bytes);
+                write!(out, "the trace has a request of {longest} and the target {target}; name a larger one")
+            }
+            Self::Beyond { reach_bytes, target_bytes } => {
+                let (reach, target) = sizes(*reach_bytes, *target_bytes);
+                write!(
+                    out,
+                    "the trace reaches {reach} and the target has {target}; let requests beyond its end --fit wrap or \
+                     scale, or name a larger one"
+                )
+            }
         }
     }
 }

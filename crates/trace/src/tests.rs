@@ -112,7 +112,7 @@ fn both_versions_of_vscsi_are_read_with_flushes_and_without_what_moves_nothing()
 
 #[test]
 fn the_examples_of_the_documentation_are_read() {
-    let document = include_str!("../../../../docs/replay.md");
+    let document = include_str!("../../../docs/replay.md");
     let mut blocks = document.split("```\n").skip_while(|block| !block.starts_with("0,20000000"));
     let lines: Vec<&str> = blocks.next().unwrap().lines().collect();
     let formats = [Format::Spc, Format::Msr, Format::NsSectors, Format::MsBytes];
