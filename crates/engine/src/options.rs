@@ -79,6 +79,9 @@ pub struct Tuning {
     pub shared_bulk_max_bytes: usize,
     /// Bytes on their way home at once, while small writes come.
     pub shared_home_max_bytes: u64,
+    /// Bytes of large writes that have to be under way at once before one to pages without contents goes straight home on drives
+    /// that need images; more where a durable record takes long.
+    pub bulk_min_bytes: u64,
     /// Pages of the longest read that stays in memory.
     pub kept_pages_max: u64,
     /// Whether the system keeps in memory what longer reads bring. It need not where whoever asks keeps that himself, as a
@@ -120,6 +123,7 @@ impl Default for Tuning {
             discard_pages_max: 4096,
             shared_bulk_max_bytes: 192 << 10,
             shared_home_max_bytes: 256 << 10,
+            bulk_min_bytes: 4 << 20,
             kept_pages_max: 8,
             system_keeps_long_reads: true,
             table_pages_max: None,

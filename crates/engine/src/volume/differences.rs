@@ -5,6 +5,10 @@ use smallvec::SmallVec;
 /// Equal bytes shorter than this between two changes are written with them: a tag costs 16.
 const EQUAL_RUN_MIN: usize = 32;
 
+/// Bytes that are compared at once, and in blocks of which more is seldom looked at where they are equal.
+const STEP: usize = 16;
+const BLOCK: usize = 8 * STEP;
+
 /// Shortest write of which samples are looked at first.
 const SAMPLED_MIN: usize = 4096;
 
@@ -18,9 +22,14 @@ fn differs_everywhere(old: &[u8], new: &[u8]) -> bool {
     (0..new.len()).step_by(SAMPLE_STRIDE).all(|at| sample(old, at) != sample(new, at))
 }
 
+/// Whether both are blocks, of the same bytes.
+fn is_equal_block(old: &[u8], new: &[u8]) -> bool {
+    let blocks: (Result<&[u8; BLOCK], _>, Result<&[u8; BLOCK], _>) = (old.try_into(), new.try_into());
+    matches!(blocks, (Ok(old), Ok(new)) if old == new)
+}
+
 /// Where `new` differs from `old`, which is as long, with short equal runs between two changes taken in.
 pub fn differences(old: &[u8], new: &[u8]) -> SmallVec<[(usize, usize); 4]> {
-    const STEP: usize = 16;
     let mut found: SmallVec<[(usize, usize); 4]> = SmallVec::new();
     if new.len() >= SAMPLED_MIN && differs_everywhere(old, new) {
         found.push((0, new.len()));
@@ -38,22 +47,29 @@ pub fn differences(old: &[u8], new: &[u8]) -> SmallVec<[(usize, usize); 4]> {
             _ => found.push((start, end)),
         }
     };
-    // Compared as one number each, sixteen bytes at a time: a call of memcmp for each would cost more.
+    // Compared as one number each, sixteen bytes at a time: a call of memcmp for each would cost more. Blocks that are equal
+    // are passed at once.
     let word = |bytes: &[u8]| bytes.try_into().ok().map(u128::from_ne_bytes);
-    for (number, (old, new)) in old.chunks(STEP).zip(new.chunks(STEP)).enumerate() {
-        let at = number * STEP;
-        let is_equal = match (word(old), word(new)) {
-            (Some(old), Some(new)) => old == new,
-            _ => old == new,
-        };
-        run = match run {
-            _ if is_equal => {
-                close(run);
-                None
-            }
-            Some((start, _)) => Some((start, at)),
-            None => Some((at + old.iter().zip(new).position(|(a, b)| a != b).unwrap_or(0), at)),
-        };
+    for (block, (old, new)) in old.chunks(BLOCK).zip(new.chunks(BLOCK)).enumerate() {
+        if is_equal_block(old, new) {
+            close(run.take());
+            continue;
+        }
+        for (step, (old, new)) in old.chunks(STEP).zip(new.chunks(STEP)).enumerate() {
+            let at = block * BLOCK + step * STEP;
+            let is_equal = match (word(old), word(new)) {
+                (Some(old), Some(new)) => old == new,
+                _ => old == new,
+            };
+            run = match run {
+                _ if is_equal => {
+                    close(run);
+                    None
+                }
+                Some((start, _)) => Some((start, at)),
+                None => Some((at + old.iter().zip(new).position(|(a, b)| a != b).unwrap_or(0), at)),
+            };
+        }
     }
     close(run);
     found

@@ -10,7 +10,7 @@
 //! 4. A completion with their sums is made durable, and only then the write is acknowledged.
 //!
 //! Where drives may leave a sector neither old nor new, only pages are written so of which nobody needs what they hold
-//! ([`super::fresh`]): the log says that they are empty before it says what they are to be, and recovery leaves those empty
+//! ([`super::fresh`]), or that have no contents ([`super::bulk`]): the log says that they are empty before it says what they are to be, and recovery leaves those empty
 //! whose completion it does not find.
 //!
 //! Those of ranges that do not overlap run side by side, between two checkpoints. Each of their steps but the write itself
@@ -218,9 +218,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         while !bytes.is_empty() {
             let first = offset / PAGE_BYTES;
             let end = first + (bytes.len() / PAGE) as u64;
-            let is_settled = self.is_settled(first);
-            let mut stop = (first + 1..end).find(|&page| self.is_settled(page) != is_settled).unwrap_or(end);
-            let goes_home = is_settled && (stop - first) * PAGE_BYTES >= self.direct_min_bytes();
+            let (mut stop, may_go) = self.alike(first..end).await;
+            let goes_home = may_go && (stop - first) * PAGE_BYTES >= self.direct_min_bytes();
             if goes_home {
                 stop = stop.min(first + (self.admission.limits.get().dirty_pages_max / 2).max(1) as u64);
             }
@@ -238,6 +237,25 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             offset += piece.len() as u64;
         }
         Ok(())
+    }
+
+    /// Up to where pages are like the first one in whether they may be written straight home, and whether they may.
+    async fn alike(&self, pages: Range<u64>) -> (u64, bool) {
+        let wants_empty = self.admission.limits.get().needs_images;
+        let mut sums = self.home.table.hold_none();
+        let mut first_may = false;
+        for page in pages.clone() {
+            if wants_empty && sums.load_for(page).await.is_err() {
+                return (pages.end, false); // whoever takes these pages home says what is wrong
+            }
+            let may = self.is_settled(page) && !(wants_empty && self.home.has_contents(page));
+            if page == pages.start {
+                first_may = may;
+            } else if may != first_may {
+                return (page, first_may);
+            }
+        }
+        (pages.end, first_may)
     }
 
     /// Whether all that is known of the page is home.

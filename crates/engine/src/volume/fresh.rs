@@ -75,11 +75,15 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     fn takes_fresh(&self, extent: &Extent) -> bool {
-        let limits = self.admission.limits.get();
         matches!(self.options.journaling, Journaling::Selective { .. })
             && extent.len >= self.direct_min_bytes()
-            && !self.home.device.traits().defers_writes
-            && (!limits.needs_images || limits.takes_fresh)
-            && extent.len / PAGE_BYTES <= (limits.dirty_pages_max / 2).max(1) as u64
+            && self.takes_fresh_pages()
+            && extent.len / PAGE_BYTES <= (self.admission.limits.get().dirty_pages_max / 2).max(1) as u64
+    }
+
+    /// Whether pages of which nobody needs the contents may go straight home.
+    pub(super) fn takes_fresh_pages(&self) -> bool {
+        let limits = self.admission.limits.get();
+        (!limits.needs_images || limits.takes_fresh) && !self.home.device.traits().defers_writes
     }
 }

@@ -13,6 +13,7 @@
 
 mod admission;
 mod atomic;
+mod bulk;
 mod cache_size;
 mod check;
 mod checkpoint;
@@ -332,11 +333,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         if is_planted(Bug::EqualIsDurable) && inner.changed_extents(&extent, bytes).is_empty() {
             return Ok(());
         }
+        let _under_way = inner.is_large(&extent).then(|| inner.begin_bulk(extent.len, durability));
         match inner.options.journaling {
-            Journaling::Selective { threshold_bytes }
-                if extent.len >= threshold_bytes.max(inner.atomic_max_bytes + 1)
-                    && inner.may_write_direct() =>
-            {
+            Journaling::Selective { .. } if inner.goes_home(&extent) => {
                 return inner.write_selective(offset, bytes, durability).await;
             }
             Journaling::Ordered if inner.may_write_direct() => {
@@ -547,6 +546,32 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// in time.
     fn may_write_direct(&self) -> bool {
         !self.admission.limits.get().needs_images && !self.home.device.traits().defers_writes
+    }
+
+    /// Whether a write of these bytes may go straight home by its size.
+    fn is_large(&self, extent: &Extent) -> bool {
+        match self.options.journaling {
+            Journaling::Selective { threshold_bytes } => {
+                extent.len >= threshold_bytes.max(self.atomic_max_bytes + 1)
+            }
+            _ => false,
+        }
+    }
+
+    /// Counts a large write as under way, until what is answered is dropped.
+    fn begin_bulk(&self, bytes: u64, durability: Durability) -> bulk::UnderWay<'_> {
+        let (used, capacity) = self.buffer.borrow().fill();
+        let waits = durability == Durability::Durable || used > capacity / 2;
+        let now_ns = self.env.now_ns();
+        let line = self.group_commit.costs.known(now_ns).and_then(|cost| cost.line);
+        let paying_bytes = bulk::paying_bytes(self.options.tuning.bulk_min_bytes, line);
+        self.write_back.bulk.begin(bytes, waits, now_ns, paying_bytes)
+    }
+
+    /// Whether a write goes straight home, as far as its pages let it: where drives need images, those without contents.
+    fn goes_home(&self, extent: &Extent) -> bool {
+        let takes_empty = || self.takes_fresh_pages() && self.write_back.bulk.pays();
+        self.is_large(extent) && (self.may_write_direct() || takes_empty())
     }
 
     /// Queues what the ranges touch and waits until it is durable.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::bulk::Bulk;
 use super::checkpoint_due::CheckpointDue;
 use super::direct::DirectWrites;
 use super::fair_lock::FairLock;
@@ -17,6 +18,7 @@ pub(super) struct WriteBack {
     pub(super) checkpoint_running: Cell<bool>,
     pub(super) due: CheckpointDue,
     pub(super) direct: DirectWrites,
+    pub(super) bulk: Bulk,
     /// Why the home device is asked to discard no more, if so.
     pub(super) discards_stopped: Cell<Option<DeviceError>>,
 }
@@ -30,6 +32,7 @@ impl WriteBack {
             checkpoint_running: Cell::new(false),
             due: CheckpointDue::default(),
             direct: DirectWrites::default(),
+            bulk: Bulk::default(),
             discards_stopped: Cell::default(),
         }
     }

@@ -38,6 +38,7 @@ fn least(random: &mut Random) -> Tuning {
         homecoming_pages_min: 1,
         shared_bulk_max_bytes: 1,
         shared_home_max_bytes: 1,
+        bulk_min_bytes: 0,
         kept_pages_max: 1,
         table_pages_max: Some(1),
         ..Tuning::default()

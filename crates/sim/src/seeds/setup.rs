@@ -162,12 +162,17 @@ pub(crate) fn draw_tuning(atomic_sectors: bool, sector_bytes: u32, random: &mut 
         table_pages_max: *random.pick(&[Some(1), Some(2), Some(4), None]),
         ..Tuning::default()
     };
-    // Discards as long as writes, pages come home by as many as take turns, and the system keeps long reads where turns are
-    // not of two pages, so that no seed is another for them.
+    // Discards as long as writes, pages come home by as many as take turns, the system keeps long reads where turns are not of
+    // two pages, and large writes go home by what is crowded, so that no seed is another for them.
     Tuning {
         discard_pages_max: tuning.home_write_pages_max as u64,
         homecoming_pages_min: tuning.turn_pages_max,
         system_keeps_long_reads: tuning.turn_pages_max != 2,
+        bulk_min_bytes: match tuning.crowded_min {
+            2 => 0,
+            4 => 20_000,
+            _ => tuning.bulk_min_bytes,
+        },
         ..tuning
     }
 }

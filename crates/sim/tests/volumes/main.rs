@@ -3,6 +3,7 @@
 #[path = "../machine/mod.rs"]
 mod machine;
 
+mod bulk;
 mod check;
 mod costs;
 mod discards;

@@ -52,6 +52,7 @@ fn draw_plan(random: &mut Random) -> Plan {
             home_write_pages_max: 1,
             shared_bulk_max_bytes: 1,
             shared_home_max_bytes: 1,
+            bulk_min_bytes: 0,
             kept_pages_max: 1,
             ..Tuning::default()
         };

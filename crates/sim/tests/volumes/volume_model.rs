@@ -128,6 +128,7 @@ const SMALL_PORTIONS: Tuning = Tuning {
     homecoming_pages_min: 1,
     shared_bulk_max_bytes: 4096,
     shared_home_max_bytes: 4096,
+    bulk_min_bytes: 0,
     kept_pages_max: 1,
     system_keeps_long_reads: false,
     table_pages_max: Some(1),

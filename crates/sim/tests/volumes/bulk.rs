@@ -1,0 +1,112 @@
+//! Large writes to pages without contents, on drives that may tear: straight home where it pays, and what a cut leaves.
+
+use crate::machine::{Machine, PAGE, Plan, Run, WHOLE_RUN, noise, patch};
+use evenkeel_engine::device::Durability;
+use evenkeel_engine::join::all;
+use evenkeel_engine::options::Journaling;
+use evenkeel_engine::volume::check;
+use evenkeel_sim::cuts::{CutKind, CutPlan};
+
+const PAGES: u64 = 200;
+
+fn plan(bulk_min_bytes: u64) -> Plan {
+    let mut plan = Plan::of_pages(PAGES);
+    plan.atomic_sectors = false;
+    plan.create.log_bytes = 4 << 20;
+    plan.arena_bytes = 1 << 20;
+    plan.open.journaling = Journaling::Selective { threshold_bytes: 16384 };
+    plan.open.tuning.bulk_min_bytes = bulk_min_bytes;
+    plan
+}
+
+#[test]
+fn a_cut_leaves_each_page_of_a_large_write_as_it_was_or_as_it_is_written() {
+    let mut machine = Machine::new(plan(0), 3);
+    let mut old = vec![0; (PAGES * PAGE) as usize];
+    let there = noise(1, 8 * PAGE as usize);
+    patch(&mut old, 0, &there);
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
+        volume.write(0, &there, Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap();
+    });
+    // Over four pages that hold something, and twelve that do not.
+    let bytes = noise(2, 16 * PAGE as usize);
+    let mut new = old.clone();
+    patch(&mut new, 4 * PAGE + 100, &bytes);
+    let story = async |run: Run| {
+        let volume = run.open().await.unwrap();
+        let before = volume.counters();
+        volume.write(4 * PAGE + 100, &bytes, Durability::Durable).await.unwrap();
+        let after = volume.counters();
+        assert_eq!(after.direct_bytes - before.direct_bytes, 12 * PAGE);
+    };
+    let (ended, events) = machine.fork(1).run(WHOLE_RUN, story);
+    ended.unwrap();
+    let (mut kept, mut written) = (0, 0);
+    for at in 0..events {
+        for kind in [CutKind::PowerCut, CutKind::Kill] {
+            let mut ended = machine.fork(1);
+            assert!(ended.run(CutPlan { at_event: Some(at), kind }, story).0.is_err());
+            for chance in 0..3 {
+                let mut machine = ended.fork(chance);
+                machine.strike(kind);
+                let found = machine.contents();
+                let what = format!("{kind:?} at event {at} of {events}, chance {chance}");
+                let pages = || found.chunks(PAGE as usize).zip(old.chunks(PAGE as usize));
+                for ((found, old), new) in pages().zip(new.chunks(PAGE as usize)) {
+                    assert!(found == old || found == new, "{what}");
+                }
+                kept += u64::from(found == old);
+                written += u64::from(found == new);
+                machine.run_whole(async |run| {
+                    let volume = run.open().await.unwrap();
+                    volume.checkpoint().await.unwrap();
+                    assert!(check(&volume).await.unwrap().is_clean(), "{what}");
+                });
+            }
+        }
+    }
+    assert!(kept > 0 && written > 0, "{kept} and {written}");
+    machine.run_whole(story);
+    machine.power_cut();
+    assert!(machine.contents() == new, "it was not durable");
+}
+
+#[test]
+fn large_writes_go_home_where_many_are_under_way_and_through_the_log_one_after_another() {
+    const EACH: u64 = 16;
+    let run = |at_once: usize, durability: Durability| {
+        let mut machine = Machine::new(plan(40 * PAGE), 3);
+        let mut expected = vec![0; (PAGES * PAGE) as usize];
+        let writes: Vec<_> =
+            (0..12).map(|number| (number * EACH, noise(number, (EACH * PAGE) as usize))).collect();
+        writes.iter().for_each(|(page, bytes)| patch(&mut expected, page * PAGE, bytes));
+        let counted = machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
+            let before = volume.counters();
+            for together in writes.chunks(at_once) {
+                let write = async |(page, bytes): &(u64, Vec<u8>)| {
+                    volume.write(page * PAGE, bytes, durability).await.unwrap();
+                };
+                all(together.iter().map(write)).await;
+            }
+            volume.flush(evenkeel_engine::device::FlushScope::Whole).await.unwrap();
+            let after = volume.counters();
+            let direct_bytes = after.direct_bytes - before.direct_bytes;
+            let logged_bytes = after.delta_bytes - before.delta_bytes;
+            assert_eq!(direct_bytes + logged_bytes, 12 * EACH * PAGE);
+            direct_bytes / (EACH * PAGE)
+        });
+        machine.power_cut();
+        assert!(machine.contents() == expected, "{at_once} at once, {durability:?}");
+        counted
+    };
+    for durability in [Durability::Durable, Durability::Buffered] {
+        assert_eq!(run(1, durability), 0, "nobody waits beside it");
+    }
+    // Of the first four the third makes it enough, and then all go home.
+    assert_eq!(run(4, Durability::Durable), 10);
+    // Half of the buffer takes eight of them, and then as many are under way.
+    assert_eq!(run(4, Durability::Buffered), 4);
+}
