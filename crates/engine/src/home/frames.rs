@@ -146,12 +146,12 @@ impl Frames {
 
     /// The frame of a page.
     pub(super) fn get(&self, page: u64) -> Option<&Frame> {
-        self.map.get(&page)
+        self.map.get(page)
     }
 
     /// Puts what is known of a page over `base`, which is what is home.
     pub(super) fn lay_over(&self, page: u64, base: &mut [u8]) {
-        if let Some(frame) = self.map.get(&page) {
+        if let Some(frame) = self.map.get(page) {
             for (start, end) in frame.known.held() {
                 base[start..end].copy_from_slice(&frame.bytes[start..end]);
             }
@@ -184,7 +184,7 @@ impl Frames {
         self.became_dirty.dedup();
         let mut list = Vec::with_capacity(self.dirty);
         self.became_dirty.retain(|page| {
-            let frame = self.map.get(page).filter(|frame| frame.dirty);
+            let frame = self.map.get(*page).filter(|frame| frame.dirty);
             list.extend(frame.map(|frame| (*page, frame.known.is_full())));
             frame.is_some()
         });
@@ -204,7 +204,7 @@ impl Frames {
 
     /// Dirty pages whose sum, or image, the log does not hold, each with whether it holds every byte of them all the same.
     pub(super) fn unlogged(&mut self) -> Vec<(u64, bool)> {
-        let dirty = self.dirty_list().into_iter().map(|(page, _)| (page, &self.map[&page]));
+        let dirty = self.dirty_list().into_iter().filter_map(|(page, _)| Some((page, self.map.get(page)?)));
         let unlogged = dirty.filter(|(_, frame)| frame.logged_sum.is_none());
         unlogged.map(|(page, frame)| (page, frame.empty || frame.covered.is_full())).collect()
     }
@@ -296,7 +296,7 @@ impl Frames {
     pub(super) fn take_outgoing(&mut self, pages: &[u64]) -> Vec<Outgoing> {
         let mut outgoing = Vec::with_capacity(pages.len());
         for &page in pages {
-            let Some(frame) = self.map.get_mut(&page).filter(|frame| frame.dirty) else { continue };
+            let Some(frame) = self.map.get_mut(page).filter(|frame| frame.dirty) else { continue };
             debug_assert!(frame.known.is_full());
             let covered = frame.covered.is_full();
             self.uncovered -= usize::from(!covered);
@@ -313,7 +313,7 @@ impl Frames {
 
     /// The page is home as it was taken.
     pub(super) fn done_outgoing(&mut self, gone: Outgoing) {
-        let Some(frame) = self.map.get_mut(&gone.page) else { return };
+        let Some(frame) = self.map.get_mut(gone.page) else { return };
         frame.writing = false;
         self.writing -= 1;
         frame.logged_sum = frame.logged_sum.filter(|_| frame.dirty);
@@ -326,7 +326,7 @@ impl Frames {
 
     /// The page was written home by another way: what is here of it, which must be clean, is out of date.
     pub(super) fn forget(&mut self, page: u64) {
-        if let Some(frame) = self.map.remove(&page) {
+        if let Some(frame) = self.map.remove(page) {
             debug_assert!(!frame.dirty && !frame.writing);
             self.clean.take(&frame.mark);
             self.spare.take_back(frame.bytes);
@@ -365,7 +365,7 @@ impl Frames {
     fn bound(&mut self) {
         self.shrink(GOING_MAX);
         let map = &self.map;
-        self.clean.tidy(|page| map.get(&page).map(|frame| &frame.mark));
+        self.clean.tidy(|page| map.get(page).map(|frame| &frame.mark));
     }
 
     /// Sees to it that one more page is within bounds, if clean ones can make room.
@@ -381,9 +381,9 @@ impl Frames {
     /// Lets a clean frame go; which.
     fn evict(&mut self) -> Choice {
         let map = &self.map;
-        let choice = self.clean.next_out(|page| map.get(&page).map(|frame| &frame.mark));
+        let choice = self.clean.next_out(|page| map.get(page).map(|frame| &frame.mark));
         if let Choice::Page(page) = choice {
-            let frame = self.map.remove(&page).expect("a clean page has a frame");
+            let frame = self.map.remove(page).expect("a clean page has a frame");
             self.spare.take_back(frame.bytes);
         }
         choice

@@ -111,11 +111,12 @@ pub(super) async fn replay<H: PageStore>(
     for (&number, history) in &table {
         replay_table_page(home, records, number, history, needs_images, doubts).await?;
     }
-    let mut wanted: Vec<u64> = pages.keys().copied().collect();
+    let mut wanted: Vec<u64> = pages.pages().collect();
     wanted.sort_unstable();
     let mut stored = Stored { home, needs_images, wanted: &wanted, start: 0, bytes: Vec::new() };
     for &page in &wanted {
-        replay_page(&mut stored, records, page, &pages[&page], doubts).await?;
+        let history = pages.get(page).expect("it is one of them");
+        replay_page(&mut stored, records, page, history, doubts).await?;
     }
     Ok(())
 }
@@ -152,7 +153,7 @@ fn histories<H: PageStore>(
             check_page(&tag, volume_pages)?;
             let mut note = |page: u64, tag: Tag| {
                 let change = Change { record, tag, payload_at: at };
-                match histories.get_mut(&page) {
+                match histories.get_mut(page) {
                     Some(history) => history.changes.push(change),
                     None => apply(home, records, &change),
                 }
