@@ -1,7 +1,7 @@
 //! `evenkeel check`.
 
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::ring::{Policy, RingOptions};
+use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::{CheckReport, Inspection, SuperblockCopy};
 use evenkeel_host::event_loop::{Backend, Signals, race};
 use evenkeel_host::volume::description::Description;
@@ -45,9 +45,12 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let handle = event_loop.handle();
     let signals = stop_signals(&handle)?;
     let found = event_loop.block_on(async {
-        // Nobody else reads meanwhile, who would be spared by turns. What would be rebuilt in memory is not.
-        let rebuild_bytes_per_s = if args.repair { u64::MAX } else { 1 };
-        let ring = RingOptions { policy: Policy::Mixed, rebuild_bytes_per_s, ..RingOptions::default() };
+        let still = RingOptions::without_clients();
+        let ring = match args.repair {
+            true => RingOptions { rebuild_bytes_per_s: u64::MAX, ..still },
+            // What would be rebuilt would be so in memory.
+            false => still,
+        };
         let options = RunOptions { volume: OpenOptions::default(), ring, keeps_writes: !args.repair };
         let opened = OpenVolume::open(&handle, &args.volume, options);
         let Some(open) = unless_signalled(&signals, opened).await else { return Ok(None) };

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::ring::{Policy, RingOptions};
+use evenkeel_engine::ring::RingOptions;
 use evenkeel_host::event_loop::{Backend, Loop};
 use evenkeel_host::service::control;
 use evenkeel_host::size_text::sizes;
@@ -45,9 +45,8 @@ pub(crate) fn run(args: &GrowArgs) -> Result<(), Failure> {
 
 /// Given up before the volume itself grows, this has changed nothing; afterwards only the arena stays, for the next start.
 async fn grow(handle: &Loop, locked: LockedVolume, size_bytes: u64) -> Result<Grown, VolumeError> {
-    // Nobody else reads meanwhile, who would be spared by turns. A member that lacks writes is not made whole: it is refused, as
-    // a dry run says, however little it lacks.
-    let ring = RingOptions { policy: Policy::Mixed, rebuild_bytes_per_s: 1, ..RingOptions::default() };
+    // A member that lacks writes is not made whole: it is refused, as a dry run says, however little it lacks.
+    let ring = RingOptions::without_clients();
     let open =
         locked.open(handle, RunOptions { volume: OpenOptions::default(), ring, keeps_writes: false }).await?;
     let _who_does_not_hear_it_gets_it_all_the_same = say(&recovered(open.recovered));

@@ -128,6 +128,17 @@ impl Default for RingOptions {
     }
 }
 
+/// So slow that nothing is rebuilt.
+const NOTHING_BYTES_PER_S: u64 = 1;
+
+impl RingOptions {
+    /// For who opens a mirror that nobody reads from, who would be spared by turns, and leaves members that lack writes as they
+    /// are.
+    pub fn without_clients() -> Self {
+        Self { policy: Policy::Mixed, rebuild_bytes_per_s: NOTHING_BYTES_PER_S, ..Self::default() }
+    }
+}
+
 /// The members of a layout, and whose turn it is.
 #[derive(Debug)]
 pub(crate) struct Ring<E, M> {

@@ -19,7 +19,7 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::GROWTHS_MAX;
 use evenkeel_engine::format::ring_head;
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::ring::{MemberState, Policy, RingOptions};
+use evenkeel_engine::ring::{MemberState, RingOptions};
 use evenkeel_engine::volume::{Growth, Identity, plan_growth};
 use serde::{Deserialize, Serialize};
 
@@ -303,8 +303,7 @@ impl LockedVolume {
     ///
     /// Why it cannot be opened, or cannot grow.
     pub async fn check_growth(self, event_loop: &Loop, size_bytes: u64) -> Result<(), VolumeError> {
-        // Nothing is rebuilt in memory.
-        let ring = RingOptions { policy: Policy::Mixed, rebuild_bytes_per_s: 1, ..RingOptions::default() };
+        let ring = RingOptions::without_clients();
         let options = RunOptions { volume: OpenOptions::default(), ring, keeps_writes: true };
         let open = self.open(event_loop, options).await?;
         let checked = open.grower().check(size_bytes).await;
