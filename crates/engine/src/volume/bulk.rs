@@ -41,9 +41,11 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Bytes under way from which on it pays to take them straight home: `least_bytes`, and more where the line says so.
-pub(super) fn paying_bytes(least_bytes: u64, line: Option<CostLine>) -> u64 {
-    least_bytes.max(line.map_or(0, |line| (STEPS * line.batch_bytes()) as u64))
+/// Bytes under way from which on it pays to take them straight home: `least_bytes`, and more where the line says so; never
+/// where no more than `most_bytes` may go home at once.
+pub(super) fn paying_bytes(least_bytes: u64, most_bytes: u64, line: Option<CostLine>) -> u64 {
+    let bytes = least_bytes.max(line.map_or(0, |line| (STEPS * line.batch_bytes()) as u64));
+    if bytes <= most_bytes { bytes } else { u64::MAX }
 }
 
 impl Bulk {
@@ -53,11 +55,13 @@ impl Bulk {
         let since_ns = now_ns.saturating_sub(self.began_ns.get());
         let is_over = since_ns >= WINDOW_NS;
         // What was long ago says nothing of now.
-        let before_bytes = if since_ns >= 2 * WINDOW_NS { 0 } else { self.peak_bytes.get() };
+        let is_anew = since_ns >= 2 * WINDOW_NS;
+        let before_bytes = if is_anew { 0 } else { self.peak_bytes.get() };
+        let paid = self.pays.get() && !is_anew;
         let peak_bytes = before_bytes.max(self.bytes.get());
         let is_enough = peak_bytes >= paying_bytes;
         if is_over || is_enough && waits {
-            self.pays.set(is_enough && (waits || self.pays.get()));
+            self.pays.set(is_enough && (waits || paid));
         }
         self.peak_bytes.set(if is_over { self.bytes.get() } else { peak_bytes });
         if is_over {
@@ -112,6 +116,9 @@ mod tests {
         drop(bulk.begin(4 * MIB, true, 13 * WINDOW_NS, 4 * MIB));
         drop(bulk.begin(MIB, true, 1000 * WINDOW_NS, 4 * MIB));
         assert!(!bulk.pays(), "whoever comes after a pause begins anew");
+        drop(bulk.begin(8 * MIB, true, 1000 * WINDOW_NS, 4 * MIB));
+        drop(bulk.begin(8 * MIB, false, 2000 * WINDOW_NS, 4 * MIB));
+        assert!(!bulk.pays(), "however much it is that waits for nothing");
     }
 
     #[test]
@@ -129,8 +136,9 @@ mod tests {
     #[test]
     fn slow_steps_ask_for_more() {
         let line = CostLine { fixed_ns: 10e6, bytes_per_s: 100e6 };
-        assert_eq!(paying_bytes(4 * MIB, None), 4 * MIB);
-        assert_eq!(paying_bytes(4 * MIB, Some(line)), 4 * MIB);
-        assert_eq!(paying_bytes(MIB, Some(line)), 3_000_000);
+        assert_eq!(paying_bytes(4 * MIB, 16 * MIB, None), 4 * MIB);
+        assert_eq!(paying_bytes(4 * MIB, 16 * MIB, Some(line)), 4 * MIB);
+        assert_eq!(paying_bytes(MIB, 16 * MIB, Some(line)), 3_000_000);
+        assert_eq!(paying_bytes(MIB, 2 * MIB, Some(line)), u64::MAX, "that much never goes home together");
     }
 }

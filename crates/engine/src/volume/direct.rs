@@ -215,13 +215,20 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     async fn write_direct(self: &Rc<Self>, mut offset: u64, mut bytes: &[u8]) -> Result<(), Error> {
+        // Where drives need images, pages with contents may lie between all others: one piece after another would wait for its
+        // steps.
+        let least_bytes = match self.admission.limits.get().needs_images {
+            true => self.direct_min_bytes().max(bytes.len() as u64 / 2),
+            false => self.direct_min_bytes(),
+        };
+        let pages_max = self.direct_max_bytes() / PAGE_BYTES;
         while !bytes.is_empty() {
             let first = offset / PAGE_BYTES;
             let end = first + (bytes.len() / PAGE) as u64;
             let (mut stop, may_go) = self.alike(first..end).await;
-            let goes_home = may_go && (stop - first) * PAGE_BYTES >= self.direct_min_bytes();
+            let goes_home = may_go && (stop - first) * PAGE_BYTES >= least_bytes.min(pages_max * PAGE_BYTES);
             if goes_home {
-                stop = stop.min(first + (self.admission.limits.get().dirty_pages_max / 2).max(1) as u64);
+                stop = stop.min(first + pages_max);
             }
             let piece;
             (piece, bytes) = bytes.split_at((stop - first) as usize * PAGE);
@@ -269,6 +276,11 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             Journaling::Selective { threshold_bytes } => threshold_bytes / 4,
             _ => 0,
         }
+    }
+
+    /// Bytes that go straight home at most in one piece.
+    pub(super) fn direct_max_bytes(&self) -> u64 {
+        (self.admission.limits.get().dirty_pages_max as u64 / 2).max(1) * PAGE_BYTES
     }
 
     pub(super) async fn hold(&self, extent: Extent) -> Result<Hold<'_, E, A, H, L>, Error> {
@@ -324,12 +336,26 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             let at = Extent::new(layout.page_offset(page), (stop - page) * PAGE_BYTES);
             match pages.are_fresh {
                 true => self.write_portions(pages, page..stop, at.offset).await?,
-                false => self.write_portion(at.offset, &pages.bytes_of(page..stop)).await?,
+                false => self.write_waited_for(pages, page..stop, at.offset).await?,
             }
             runs.push(at);
             page = stop;
         }
         Ok(runs)
+    }
+
+    /// Writes pages that somebody waits for and that lie in a row at `offset`: all at once, or beside small writes one behind
+    /// another no more than is little.
+    async fn write_waited_for(&self, pages: &Pages<'_>, range: Range<u64>, offset: u64) -> Result<(), Error> {
+        let mut page = range.start;
+        while page < range.end {
+            let portion_bytes = self.write_back.pace.direct_max_bytes(self.env.now_ns());
+            let stop = range.end.min(page.saturating_add((portion_bytes / PAGE_BYTES).max(1)));
+            let at = offset + (page - range.start) * PAGE_BYTES;
+            self.write_portion(at, &pages.bytes_of(page..stop)).await?;
+            page = stop;
+        }
+        Ok(())
     }
 
     async fn write_portion(&self, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
@@ -523,7 +549,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
         let mut sums: Sums = Vec::with_capacity((range.end - range.start) as usize);
         for (page, bytes) in range.clone().zip(pages.each()) {
-            if pages.are_fresh && sums.len().is_multiple_of(self.options.tuning.turn_pages_max) {
+            if !sums.is_empty() && sums.len().is_multiple_of(self.options.tuning.turn_pages_max) {
                 self.env.sleep(0).await;
             }
             sums.push((page, page_sum(bytes)));

@@ -78,7 +78,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         matches!(self.options.journaling, Journaling::Selective { .. })
             && extent.len >= self.direct_min_bytes()
             && self.takes_fresh_pages()
-            && extent.len / PAGE_BYTES <= (self.admission.limits.get().dirty_pages_max / 2).max(1) as u64
+            && extent.len <= self.direct_max_bytes()
     }
 
     /// Whether pages of which nobody needs the contents may go straight home.

@@ -564,7 +564,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let waits = durability == Durability::Durable || used > capacity / 2;
         let now_ns = self.env.now_ns();
         let line = self.group_commit.costs.known(now_ns).and_then(|cost| cost.line);
-        let paying_bytes = bulk::paying_bytes(self.options.tuning.bulk_min_bytes, line);
+        let paying_bytes =
+            bulk::paying_bytes(self.options.tuning.bulk_min_bytes, self.direct_max_bytes(), line);
         self.write_back.bulk.begin(bytes, waits, now_ns, paying_bytes)
     }
 

@@ -110,3 +110,25 @@ fn large_writes_go_home_where_many_are_under_way_and_through_the_log_one_after_a
     // Half of the buffer takes eight of them, and then as many are under way.
     assert_eq!(run(4, Durability::Buffered), 4);
 }
+
+#[test]
+fn a_write_of_many_small_runs_without_contents_goes_through_the_log_as_one() {
+    let mut machine = Machine::new(plan(0), 3);
+    let mut expected = vec![0; (PAGES * PAGE) as usize];
+    let bytes = noise(2, 64 * PAGE as usize);
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
+        for first in (0..64).step_by(16) {
+            let there = noise(first, 8 * PAGE as usize);
+            volume.write(first * PAGE, &there, Durability::Durable).await.unwrap();
+        }
+        volume.checkpoint().await.unwrap();
+        let before = volume.counters();
+        volume.write(0, &bytes, Durability::Durable).await.unwrap();
+        let after = volume.counters();
+        assert_eq!(after.direct_bytes - before.direct_bytes, 0, "four times three steps, one behind another");
+        patch(&mut expected, 0, &bytes);
+    });
+    machine.power_cut();
+    assert!(machine.contents() == expected);
+}
