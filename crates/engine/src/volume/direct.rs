@@ -10,8 +10,8 @@
 //! 4. A completion with their sums is made durable, and only then the write is acknowledged.
 //!
 //! Where drives may leave a sector neither old nor new, only pages are written so of which nobody needs what they hold
-//! ([`super::fresh`]), or that have no contents ([`super::bulk`]): the log says that they are empty before it says what they are to be, and recovery leaves those empty
-//! whose completion it does not find.
+//! ([`super::fresh`]), or that have no contents ([`super::bulk`]). Of those that hold something the log says that they are empty
+//! before it says what they are to be, and recovery leaves those empty whose completion it does not find.
 //!
 //! Those of ranges that do not overlap run side by side, between two checkpoints. Each of their steps but the write itself
 //! is one for all who need it at the time ([`crate::shared_step`]): a record of the log, or a flush. How many there are
