@@ -336,7 +336,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let _under_way = inner.is_large(&extent).then(|| inner.begin_bulk(extent.len, durability));
         match inner.options.journaling {
             Journaling::Selective { .. } if inner.goes_home(&extent) => {
-                return inner.write_selective(offset, bytes, durability).await;
+                // Boxed: it is large, and every other write would carry room for it.
+                return Box::pin(inner.write_selective(offset, bytes, durability)).await;
             }
             Journaling::Ordered if inner.may_write_direct() => {
                 return inner.write_direct_pages(offset, bytes).await;
