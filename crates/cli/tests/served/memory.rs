@@ -132,7 +132,7 @@ fn takes_at_most(status: &Status, rest_max_bytes: u64) {
 #[test]
 fn a_mirror_takes_a_little_more_for_each_member_behind_nbd() {
     /// What such a member may take more than one here.
-    const MEMBER_MAX_BYTES: u64 = 8 << 20;
+    const MEMBER_MAX_BYTES: u64 = 32 << 20;
     for far in [1, 2] {
         let scene = Scene::in_memory().unwrap_or_else(Scene::new);
         let drive = |number: usize| {
