@@ -9,9 +9,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Parts of a map. Each is so large, even in a small cache, that its memory goes back to the system as it grows; with more parts
-/// the allocator kept megabytes of what they had outgrown.
-const PARTS: usize = 16;
+/// Parts of a map. Of a million pages each has some 4,000.
+const PARTS: usize = 256;
 
 type Part<T> = HashMap<u64, T, BuildHasherDefault<PageHasher>>;
 
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_puts_a_page_in_moves_more_than_a_part_of_the_others() {
+    fn nobody_who_puts_a_page_in_moves_more_than_a_few_of_the_others() {
         let mut map = PageMap::default();
         let (mut moved, mut most) = (0, 0);
         for page in 0..300_000u64 {
@@ -114,7 +113,7 @@ mod tests {
                 most = most.max(len);
             }
         }
-        assert!(moved > 100_000 && most < 20_000, "{most} at once of {moved}");
+        assert!(moved > 100_000 && most < 2000, "{most} at once of {moved}");
     }
 
     #[test]

@@ -204,7 +204,10 @@ impl Frames {
 
     /// Dirty pages whose sum, or image, the log does not hold, each with whether it holds every byte of them all the same.
     pub(super) fn unlogged(&mut self) -> Vec<(u64, bool)> {
-        let dirty = self.dirty_list().into_iter().filter_map(|(page, _)| Some((page, self.map.get(page)?)));
+        let dirty = self
+            .dirty_list()
+            .into_iter()
+            .map(|(page, _)| (page, self.map.get(page).expect("what is dirty has a frame")));
         let unlogged = dirty.filter(|(_, frame)| frame.logged_sum.is_none());
         unlogged.map(|(page, frame)| (page, frame.empty || frame.covered.is_full())).collect()
     }
