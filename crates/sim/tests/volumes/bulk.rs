@@ -1,11 +1,10 @@
 //! Large writes to pages without contents, on drives that may tear: straight home where it pays, and what a cut leaves.
 
-use crate::machine::{Machine, PAGE, Plan, Run, WHOLE_RUN, noise, patch};
-use evenkeel_engine::device::Durability;
+use crate::everywhere::cut_everywhere;
+use crate::machine::{Machine, PAGE, Plan, Run, noise, patch};
+use evenkeel_engine::device::{Durability, FlushScope};
 use evenkeel_engine::join::all;
 use evenkeel_engine::options::Journaling;
-use evenkeel_engine::volume::check;
-use evenkeel_sim::cuts::{CutKind, CutPlan};
 
 const PAGES: u64 = 200;
 
@@ -41,32 +40,15 @@ fn a_cut_leaves_each_page_of_a_large_write_as_it_was_or_as_it_is_written() {
         let after = volume.counters();
         assert_eq!(after.direct_bytes - before.direct_bytes, 12 * PAGE);
     };
-    let (ended, events) = machine.fork(1).run(WHOLE_RUN, story);
-    ended.unwrap();
     let (mut kept, mut written) = (0, 0);
-    for at in 0..events {
-        for kind in [CutKind::PowerCut, CutKind::Kill] {
-            let mut ended = machine.fork(1);
-            assert!(ended.run(CutPlan { at_event: Some(at), kind }, story).0.is_err());
-            for chance in 0..3 {
-                let mut machine = ended.fork(chance);
-                machine.strike(kind);
-                let found = machine.contents();
-                let what = format!("{kind:?} at event {at} of {events}, chance {chance}");
-                let pages = || found.chunks(PAGE as usize).zip(old.chunks(PAGE as usize));
-                for ((found, old), new) in pages().zip(new.chunks(PAGE as usize)) {
-                    assert!(found == old || found == new, "{what}");
-                }
-                kept += u64::from(found == old);
-                written += u64::from(found == new);
-                machine.run_whole(async |run| {
-                    let volume = run.open().await.unwrap();
-                    volume.checkpoint().await.unwrap();
-                    assert!(check(&volume).await.unwrap().is_clean(), "{what}");
-                });
-            }
+    cut_everywhere(&machine, story, |found, what| {
+        let pages = || found.chunks(PAGE as usize).zip(old.chunks(PAGE as usize));
+        for ((found, old), new) in pages().zip(new.chunks(PAGE as usize)) {
+            assert!(found == old || found == new, "{what}");
         }
-    }
+        kept += u64::from(found == old);
+        written += u64::from(found == new);
+    });
     assert!(kept > 0 && written > 0, "{kept} and {written}");
     machine.run_whole(story);
     machine.power_cut();
@@ -91,7 +73,7 @@ fn large_writes_go_home_where_many_are_under_way_and_through_the_log_one_after_a
                 };
                 all(together.iter().map(write)).await;
             }
-            volume.flush(evenkeel_engine::device::FlushScope::Whole).await.unwrap();
+            volume.flush(FlushScope::Whole).await.unwrap();
             let after = volume.counters();
             let direct_bytes = after.direct_bytes - before.direct_bytes;
             let logged_bytes = after.delta_bytes - before.delta_bytes;

@@ -1,11 +1,10 @@
 //! Pages that nobody needs, written whole: what a cut leaves of them, and that they do not pass through the log.
 
-use crate::machine::{Machine, PAGE, Plan, Run, WHOLE_RUN, filled, noise, patch};
+use crate::everywhere::cut_everywhere;
+use crate::machine::{Machine, PAGE, Plan, Run, filled, noise, patch};
 use evenkeel_engine::device::{Durability, Extent};
 use evenkeel_engine::join::all;
 use evenkeel_engine::options::Journaling;
-use evenkeel_engine::volume::check;
-use evenkeel_sim::cuts::{CutKind, CutPlan};
 
 const PAGES: u64 = 64;
 
@@ -34,40 +33,22 @@ fn a_cut_leaves_of_fresh_pages_what_they_held_nothing_or_all_that_was_written() 
             let volume = run.open().await.unwrap();
             volume.write_fresh(4 * PAGE, &pages(&bytes)).await.unwrap();
         };
-        let (ended, events) = machine.fork(1).run(WHOLE_RUN, story);
-        ended.unwrap();
         let piece = if atomic_sectors { 512 } else { PAGE as usize };
         let (mut kept, mut written) = (0, 0);
-        for at in 0..events {
-            for kind in [CutKind::PowerCut, CutKind::Kill] {
-                let mut ended = machine.fork(1);
-                assert!(ended.run(CutPlan { at_event: Some(at), kind }, story).0.is_err());
-                for chance in 0..3 {
-                    let mut machine = ended.fork(chance);
-                    machine.strike(kind);
-                    let found = machine.contents();
-                    let what =
-                        format!("{kind:?} at event {at} of {events}, chance {chance}, {atomic_sectors}");
-                    assert!(found[..fresh.start] == old[..fresh.start], "{what}");
-                    assert!(found[fresh.end..] == old[fresh.end..], "{what}");
-                    let parts = found[fresh.clone()].chunks(piece).zip(bytes.chunks(piece));
-                    for ((found, new), old) in parts.zip(old[fresh.clone()].chunks(piece)) {
-                        let is_nothing = found.iter().all(|&byte| byte == 0);
-                        assert!(is_nothing || found == new || found == old, "{what}");
-                    }
-                    if found[fresh.clone()] == bytes {
-                        written += 1;
-                    } else {
-                        kept += 1;
-                    }
-                    machine.run_whole(async |run| {
-                        let volume = run.open().await.unwrap();
-                        volume.checkpoint().await.unwrap();
-                        assert!(check(&volume).await.unwrap().is_clean(), "{what}");
-                    });
-                }
+        cut_everywhere(&machine, story, |found, what| {
+            assert!(found[..fresh.start] == old[..fresh.start], "{what}, {atomic_sectors}");
+            assert!(found[fresh.end..] == old[fresh.end..], "{what}, {atomic_sectors}");
+            let parts = found[fresh.clone()].chunks(piece).zip(bytes.chunks(piece));
+            for ((found, new), old) in parts.zip(old[fresh.clone()].chunks(piece)) {
+                let is_nothing = found.iter().all(|&byte| byte == 0);
+                assert!(is_nothing || found == new || found == old, "{what}, {atomic_sectors}");
             }
-        }
+            if found[fresh.clone()] == bytes {
+                written += 1;
+            } else {
+                kept += 1;
+            }
+        });
         assert!(kept > 0 && written > 0, "{kept} and {written}");
         let mut machine = machine.fork(2);
         machine.run_whole(story);

@@ -8,6 +8,7 @@ mod check;
 mod costs;
 mod discards;
 mod events;
+mod everywhere;
 mod failures;
 mod fresh;
 mod grow;
