@@ -32,6 +32,7 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, Tag, record_bytes};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::home::Table;
 use crate::join::{all, first};
 use crate::layout::{JournalStore, PageStore};
 use crate::log::HeaderFields;
@@ -112,6 +113,8 @@ impl<'a> Pages<'a> {
 struct Load {
     writes: usize,
     pages: usize,
+    /// Pages of the table that speak of those.
+    tables: usize,
     /// Bytes of the log that their records take at most.
     log_bytes: u64,
 }
@@ -130,6 +133,7 @@ impl<E, A, H, L> Drop for Begun<'_, E, A, H, L> {
         direct.begun.set(Load {
             writes: all.writes - mine.writes,
             pages: all.pages - mine.pages,
+            tables: all.tables - mine.tables,
             log_bytes: all.log_bytes - mine.log_bytes,
         });
         direct.left.all();
@@ -423,7 +427,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     async fn begin(self: &Rc<Self>, first: u64, end: u64) -> Result<Option<Begun<'_, E, A, H, L>>, Error> {
         let (direct, pages) = (&self.write_back.direct, (end - first) as usize);
         let log_bytes = [pages, 2 * pages].map(|tags| record_bytes(tags, 0, self.log.sector_bytes()) as u64);
-        let load = Load { writes: 1, pages, log_bytes: log_bytes.iter().sum() };
+        let tables = (Table::<H>::page_for(end - 1) - Table::<H>::page_for(first) + 1) as usize;
+        let load = Load { writes: 1, pages, tables, log_bytes: log_bytes.iter().sum() };
         let door = direct.door.take().await;
         let mut turn = self.write_back.writer.share().await;
         direct.left.until(|| self.has_room_beside(direct.begun.get(), load).then_some(())).await;
@@ -431,7 +436,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let needs_checkpoint = || {
             let limits = self.admission.limits.get();
             self.log.used_bytes() > limits.commit_used_max
-                || self.home.table.dirty_pages() > limits.dirty_pages_max / 2
+                || self.home.table.dirty_pages() + direct.begun.get().tables + tables
+                    > limits.direct_tables_max()
                 || self.home.is_dirty(first, end)
         };
         if needs_checkpoint() {
@@ -451,6 +457,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         direct.begun.set(Load {
             writes: all.writes + load.writes,
             pages: all.pages + load.pages,
+            tables: all.tables + load.tables,
             log_bytes: all.log_bytes + load.log_bytes,
         });
         drop(door);

@@ -77,7 +77,8 @@ fn plan(
         let table_pages = pages.div_ceil(SUMS_PER_TABLE_PAGE);
         let sector_bytes = superblock.log_sector_bytes as usize;
         let limits =
-            Limits::of(layout.log.len, sector_bytes, table_pages, !home.atomic_sectors, announced_max_bytes);
+            Limits::of(layout.log.len, sector_bytes, table_pages, !home.atomic_sectors, announced_max_bytes)
+                .with_direct_tables(superblock.atomic_max_bytes, layout.log.len);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len).map(|()| limits)
     };
     if !size_bytes.is_multiple_of(PAGE_BYTES) {

@@ -17,6 +17,9 @@ const COMMIT_MAX_BYTES: usize = RECORD_BYTES_MAX / 2;
 /// Most dirty pages: a record may have to name all of them.
 const DIRTY_PAGES_MAX: usize = RECORD_BYTES_MAX / TAG_BYTES / 4;
 
+/// One of so many frames is given up for pages of the table that direct writes change, where the log has no room for all of them.
+const DIRECT_SHARE: usize = 8;
+
 /// Frames without which a volume could not take a write of its largest atomic size beside others.
 const DIRTY_PAGES_MIN: usize = 16;
 
@@ -50,6 +53,11 @@ pub fn log_bytes_min(
         }
     }
     Some(between.start * PAGE_BYTES)
+}
+
+/// Pages of the table that speak of so many pages in a row, at most.
+fn tables_touched_max(pages: usize) -> usize {
+    pages / SUMS_PER_TABLE_PAGE as usize + 2
 }
 
 /// With portions as nobody chose them.
@@ -86,7 +94,10 @@ pub(super) struct Limits {
     pub(super) direct_log_max_bytes: u64,
     /// Whether checkpoints log whole pages before they write them.
     pub(super) needs_images: bool,
-    /// Whether pages without contents may be written straight home: a checkpoint has room for the sums of any of them.
+    /// Pages of the table that a checkpoint may have to take home for direct writes, beside those of its frames, where that is
+    /// all that the log has room for.
+    direct_tables: Option<usize>,
+    /// Whether pages without contents may be written straight home: a checkpoint has room for their sums.
     pub(super) takes_fresh: bool,
 }
 
@@ -138,8 +149,31 @@ impl Limits {
             carried_max: (record_max / 2).min(COMMIT_MAX_BYTES as u64),
             direct_log_max_bytes: record_max / 2,
             needs_images: needs_images && !is_planted(Bug::NoImages),
+            direct_tables: None,
             takes_fresh,
         }
+    }
+
+    /// The same with room for what direct writes change of the table, if what it leaves is enough for writes of
+    /// `atomic_max_bytes`. Where a frame counts as a page of the table too, each that is given up makes room for one.
+    pub(super) fn with_direct_tables(self, atomic_max_bytes: u64, log_bytes: u64) -> Self {
+        if self.takes_fresh {
+            return self;
+        }
+        let tables = self.dirty_pages_max.div_ceil(DIRECT_SHARE);
+        let left = self.dirty_pages_max - tables;
+        let (dirty_pages_max, named_pages_max) = (left, self.named_pages_max.min(left));
+        let shared =
+            Self { dirty_pages_max, named_pages_max, direct_tables: Some(tables), takes_fresh: true, ..self };
+        let is_enough = shared.check_suffice(atomic_max_bytes, log_bytes).is_ok()
+            && tables >= tables_touched_max(left / 2);
+        if is_enough { shared } else { self }
+    }
+
+    /// Pages of the table that direct writes may change between two checkpoints. Elsewhere there is more room than for those of
+    /// the frames.
+    pub(super) fn direct_tables_max(&self) -> usize {
+        self.direct_tables.unwrap_or(self.dirty_pages_max / 4)
     }
 
     /// The same with no more dirty pages than `dirty_pages_max`, if that is enough for writes of `atomic_max_bytes`.
@@ -356,10 +390,12 @@ mod tests {
             announced_max_bytes in prop_oneof![Just(Tuning::default().announced_max_bytes), 1..10_000usize],
         ) {
             let (log_bytes, sector) = (log_pages * PAGE_BYTES, 1 << sector_bits);
-            let limits = Limits::of(log_bytes, sector, table_pages, needs_images, announced_max_bytes);
+            let limits = Limits::of(log_bytes, sector, table_pages, needs_images, announced_max_bytes)
+                .with_direct_tables(PAGE_BYTES, log_bytes);
             let of = |count, entry| announced_bytes(count, entry, announced_max_bytes, sector);
             let pages = limits.dirty_pages_max;
-            let table = pages.min(table_pages as usize);
+            let of_direct_writes = limits.direct_tables.unwrap_or(0);
+            let table = (pages + of_direct_writes).min(table_pages as usize);
             let announced = match needs_images {
                 false => of(pages + table, TAG_BYTES),
                 true => {
@@ -370,6 +406,23 @@ mod tests {
             let record_max = log_bytes as usize / if needs_images { 6 } else { 16 };
             prop_assert!(announced <= record_max, "{announced} of {record_max} for {limits:?}");
         }
+    }
+
+    #[test]
+    fn a_volume_takes_fresh_pages_however_large_it_is_unless_its_log_hardly_suffices() {
+        for size_bytes in [1 << 30, 64 << 30, 16 << 40_u64] {
+            let log_bytes = 64 << 20;
+            let table_pages = size_bytes / (PAGE_BYTES * SUMS_PER_TABLE_PAGE);
+            let limits = limits_of(log_bytes, 512, table_pages, false);
+            let shared = limits.with_direct_tables(16 << 10, log_bytes);
+            assert!(shared.takes_fresh, "{size_bytes}");
+            assert!(shared.direct_tables_max() >= tables_touched_max(shared.dirty_pages_max / 2));
+            assert_eq!(shared.dirty_pages_max == limits.dirty_pages_max, limits.takes_fresh, "{size_bytes}");
+        }
+        let atomic_max_bytes = 1 << 20;
+        let least = log_bytes_min(1 << 40, atomic_max_bytes, 512, false).unwrap();
+        let shared = limits_of(least, 512, 1 << 19, false).with_direct_tables(atomic_max_bytes, least);
+        assert!(shared.check_suffice(atomic_max_bytes, least).is_ok() && !shared.takes_fresh);
     }
 
     #[test]

@@ -249,7 +249,11 @@ pub(super) fn limits_of(
 ) -> impl Fn(bool) -> Limits + use<> {
     let (log_bytes, sector_bytes) = (layout.log.len, superblock.log_sector_bytes as usize);
     let (table_pages, announced_max_bytes) = (layout.table_pages(), options.tuning.announced_max_bytes);
-    move |needs_images| Limits::of(log_bytes, sector_bytes, table_pages, needs_images, announced_max_bytes)
+    let atomic_max_bytes = superblock.atomic_max_bytes;
+    move |needs_images| {
+        Limits::of(log_bytes, sector_bytes, table_pages, needs_images, announced_max_bytes)
+            .with_direct_tables(atomic_max_bytes, log_bytes)
+    }
 }
 
 /// Counts the records that bring something. A checkpoint's own record stays in the log behind it, and brings nothing that is
