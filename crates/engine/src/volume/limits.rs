@@ -170,10 +170,10 @@ impl Limits {
         if is_enough { shared } else { self }
     }
 
-    /// Pages of the table that direct writes may change between two checkpoints. Elsewhere there is more room than for those of
-    /// the frames.
+    /// Pages of the table that direct writes may change between two checkpoints: as many as the log has room for beside those of
+    /// the frames, and half as many as there may be frames in memory.
     pub(super) fn direct_tables_max(&self) -> usize {
-        self.direct_tables.unwrap_or(self.dirty_pages_max / 4)
+        self.direct_tables.unwrap_or(self.named_pages_max / 4).min(self.dirty_pages_max / 2)
     }
 
     /// The same with no more dirty pages than `dirty_pages_max`, if that is enough for writes of `atomic_max_bytes`.

@@ -186,7 +186,7 @@ fn large_writes_wait_for_a_checkpoint_only_where_the_log_or_the_table_needs_one(
             after.checkpoints - before.checkpoints
         })
     };
-    assert_eq!(checkpoints_of(|number| number * STRIDE * PAGE, 22), 1, "eleven pages of the table changed");
+    assert_eq!(checkpoints_of(|number| number * STRIDE * PAGE, 20), 1, "ten pages of the table changed");
     // Each is two records of a sector; three quarters of the log are for commits.
     assert_eq!(checkpoints_of(|_| 0, 193), 0, "192 writes fill that to the byte");
     assert_eq!(checkpoints_of(|_| 0, 194), 1);
