@@ -57,6 +57,11 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     }
 }
 
+/// Whether pages of which nobody needs the contents ever go straight home, where the log has room for it.
+pub(super) fn may_take_fresh<H: PageStore>(home: &H, journaling: Journaling) -> bool {
+    matches!(journaling, Journaling::Selective { .. }) && !home.traits().defers_writes
+}
+
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     async fn write_fresh_piece(self: &Rc<Self>, pages: &Pages<'_>) -> Result<(), Error> {
         let extent = pages.extent();
@@ -75,8 +80,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     fn takes_fresh(&self, extent: &Extent) -> bool {
-        matches!(self.options.journaling, Journaling::Selective { .. })
-            && extent.len >= self.direct_min_bytes()
+        extent.len >= self.direct_min_bytes()
             && self.takes_fresh_pages()
             && extent.len <= self.direct_max_bytes()
     }
@@ -84,6 +88,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Whether pages of which nobody needs the contents may go straight home.
     pub(super) fn takes_fresh_pages(&self) -> bool {
         let limits = self.admission.limits.get();
-        (!limits.needs_images || limits.takes_fresh) && !self.home.device.traits().defers_writes
+        (!limits.needs_images || limits.takes_fresh)
+            && may_take_fresh(&*self.home.device, self.options.journaling)
     }
 }

@@ -18,6 +18,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::fresh::may_take_fresh;
 use super::limits::Limits;
 use super::superblocks::Superblocks;
 use super::{Inner, Volume};
@@ -77,8 +78,7 @@ fn plan(
         let table_pages = pages.div_ceil(SUMS_PER_TABLE_PAGE);
         let sector_bytes = superblock.log_sector_bytes as usize;
         let limits =
-            Limits::of(layout.log.len, sector_bytes, table_pages, !home.atomic_sectors, announced_max_bytes)
-                .with_direct_tables(superblock.atomic_max_bytes, layout.log.len);
+            Limits::of(layout.log.len, sector_bytes, table_pages, !home.atomic_sectors, announced_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len).map(|()| limits)
     };
     if !size_bytes.is_multiple_of(PAGE_BYTES) {
@@ -196,6 +196,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             return Ok(());
         }
         let atomic_max_bytes = self.superblocks.current().atomic_max_bytes;
+        let limits = match may_take_fresh(&*self.home.device, self.options.journaling) {
+            true => limits.with_direct_tables(atomic_max_bytes, self.home.layout().log.len),
+            false => limits,
+        };
         let limits = limits.within(self.options.dirty_pages_max, atomic_max_bytes);
         let admission = self.admission.allowed.replace(limits);
         let grown = self.grow_within(growth, limits).await;

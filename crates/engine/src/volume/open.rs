@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use super::admission::Admission;
 use super::commit::GroupCommit;
+use super::fresh::may_take_fresh;
 use super::limits::Limits;
 use super::recover::{durable_units, replay};
 use super::roots::read_root;
@@ -92,7 +93,11 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         }
         let log_limits = limits_of(&layout, &superblock, &options);
         let limits_of_log = log_limits(!home.geometry().atomic_sectors);
-        let limits = limits_of_log.within(options.dirty_pages_max, superblock.atomic_max_bytes);
+        let limits = match may_take_fresh(&*home, options.journaling) {
+            true => limits_of_log.with_direct_tables(superblock.atomic_max_bytes, layout.log.len),
+            false => limits_of_log,
+        };
+        let limits = limits.within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
 
         let arena_bytes_min = arena_bytes_min(superblock.atomic_max_bytes);
@@ -249,11 +254,7 @@ pub(super) fn limits_of(
 ) -> impl Fn(bool) -> Limits + use<> {
     let (log_bytes, sector_bytes) = (layout.log.len, superblock.log_sector_bytes as usize);
     let (table_pages, announced_max_bytes) = (layout.table_pages(), options.tuning.announced_max_bytes);
-    let atomic_max_bytes = superblock.atomic_max_bytes;
-    move |needs_images| {
-        Limits::of(log_bytes, sector_bytes, table_pages, needs_images, announced_max_bytes)
-            .with_direct_tables(atomic_max_bytes, log_bytes)
-    }
+    move |needs_images| Limits::of(log_bytes, sector_bytes, table_pages, needs_images, announced_max_bytes)
 }
 
 /// Counts the records that bring something. A checkpoint's own record stays in the log behind it, and brings nothing that is
