@@ -23,6 +23,11 @@ impl<S: Store> Core<S> {
         }
     }
 
+    /// Whether an inode can be had without a read, or not at all.
+    pub(crate) fn is_inode_loaded(&self, number: u32) -> bool {
+        self.inode_place(number).map_or(true, |(block, _)| self.cache.has(block))
+    }
+
     /// Whatever is in the place of an inode.
     pub(crate) async fn inode_raw(&mut self, number: u32) -> Result<Inode, Errno> {
         let (block, at) = self.inode_place(number)?;

@@ -29,7 +29,7 @@ pub(crate) use data::{Node, Page};
 pub(crate) use folder::Listed;
 pub(crate) use known::{Known, Unmapped};
 pub(crate) use map::INDEX_END;
-pub(crate) use names::NewFile;
+pub(crate) use names::{NewFile, is_dot};
 pub(crate) use orphans::Orphans;
 
 use crate::cache::Cache;

@@ -40,7 +40,8 @@ fn check_name(name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-fn is_dot(name: &[u8]) -> bool {
+/// Whether a name is one of the two that each folder has.
+pub(crate) fn is_dot(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 

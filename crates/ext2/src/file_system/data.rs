@@ -31,6 +31,9 @@ const EMPTY_PAGES: u64 = 1024;
 /// Times that a read begins again because blocks were unmapped meanwhile, before it holds everything up.
 const READS_MAX: usize = 8;
 
+/// Files that are looked at for something to commit before others have their turn.
+const TURN_NODES: usize = 256;
+
 /// Where bytes of a read come from.
 struct Piece {
     range: Range<usize>,
@@ -222,15 +225,37 @@ impl<S: Store> FileSystem<S> {
         if self.0.options.is_read_only {
             return Ok(());
         }
-        let files: Vec<(u32, usize)> = {
-            let mut core = self.0.core.lock().await;
-            core.nodes.retain(|_, node| !node.is_idle());
-            let is_dirty = |node: &crate::core::Node| node.dirty_pages() > 0 || node.written.is_some();
-            let dirty = core.nodes.iter().filter(|(_, node)| is_dirty(node));
-            dirty.map(|(&number, node)| (number, node.dirty_pages())).collect()
-        };
+        let files = self.dirty_files().await;
         self.sync_together(&files).await?;
         self.commit(None).await
+    }
+
+    /// Files of which data or times are not committed, each with how many of its pages are dirty. Others have their turn in
+    /// between: there may be tens of thousands.
+    async fn dirty_files(&self) -> Vec<(u32, usize)> {
+        let (mut files, mut next) = (Vec::new(), Some(0));
+        while let Some(first) = next {
+            {
+                let mut core = self.0.core.lock().await;
+                let (mut idle, mut looked_at) = (Vec::new(), 0);
+                for (&number, node) in core.nodes.range(first..).take(TURN_NODES) {
+                    match node.dirty_pages() > 0 || node.written.is_some() {
+                        true => files.push((number, node.dirty_pages())),
+                        false if node.is_idle() => idle.push(number),
+                        false => {}
+                    }
+                    (next, looked_at) = (number.checked_add(1), looked_at + 1);
+                }
+                if looked_at < TURN_NODES {
+                    next = None;
+                }
+                for number in idle {
+                    core.nodes.remove(&number);
+                }
+            }
+            yield_once().await;
+        }
+        files
     }
 
     /// Makes everything durable, at the end: nobody uses a file any more. All lookups and openings are taken back, and files

@@ -2,7 +2,7 @@
 
 use super::FileSystem;
 use crate::attributes::{Attributes, Caller, FolderEntry};
-use crate::core::NewFile;
+use crate::core::{Core, NewFile, is_dot};
 use crate::error::Errno;
 use crate::format::inode::Kind;
 use crate::store::Store;
@@ -20,7 +20,7 @@ pub enum RenameMode {
 }
 
 /// Files whose lookups are taken back before others have their turn.
-pub const FORGOTTEN_MAX: usize = 128;
+pub const FORGOTTEN_MAX: usize = 32;
 
 fn new_file(kind: Kind, permissions: u16, caller: &Caller) -> NewFile<'static> {
     let Caller { uid, gid, is_privileged } = *caller;
@@ -248,6 +248,47 @@ impl<S: Store> FileSystem<S> {
     /// [`Errno::NotFolder`].
     pub async fn readdir(&self, number: u32, cookie: u64, wanted: usize) -> Result<Vec<FolderEntry>, Errno> {
         let mut core = self.look().await;
+        Self::listed(&mut core, number, cookie, wanted).await
+    }
+
+    /// As [`Self::readdir`], at most `max` of them, each with its file, if that can be read. They are fewer where more of the
+    /// store would have to be read: nobody waits for many reads. Counts as a lookup of each file that is answered, but not of
+    /// `.` and `..`.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::NotFolder`].
+    pub async fn readdirplus(
+        &self,
+        number: u32,
+        cookie: u64,
+        max: usize,
+    ) -> Result<Vec<(FolderEntry, Option<Attributes>)>, Errno> {
+        let mut core = self.look().await;
+        let listed = Self::listed(&mut core, number, cookie, max).await?;
+        let mut told: Vec<(FolderEntry, Option<Attributes>)> = Vec::with_capacity(max.min(listed.len()));
+        for entry in listed {
+            let is_enough = told.len() >= max || !core.is_inode_loaded(entry.inode);
+            // Names of one place come together, or the later ones would be passed over.
+            if is_enough && told.last().is_some_and(|(last, _)| last.cookie != entry.cookie) {
+                break;
+            }
+            let attributes = match core.named(entry.inode).await {
+                Ok(inode) if is_dot(&entry.name) => Self::attributes_of(&core, entry.inode, &inode),
+                Ok(inode) => Self::tell(&mut core, entry.inode, &inode),
+                Err(errno) => Err(errno),
+            };
+            told.push((entry, attributes.ok()));
+        }
+        Ok(told)
+    }
+
+    async fn listed(
+        core: &mut Core<S>,
+        number: u32,
+        cookie: u64,
+        wanted: usize,
+    ) -> Result<Vec<FolderEntry>, Errno> {
         let inode = core.folder(number).await?;
         if inode.links == 0 {
             return Ok(Vec::new());

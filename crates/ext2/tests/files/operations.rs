@@ -178,6 +178,60 @@ fn folders_of_many_entries_are_found_listed_and_removed() {
 }
 
 #[test]
+fn a_listing_with_attributes_tells_each_file_once_and_reads_the_store_once_at_most() {
+    const COUNT: usize = 1000;
+    let store = formatted(64 << 20);
+    let files = mounted(store.clone());
+    let name = |number: usize| format!("file {number}").into_bytes();
+    run(async {
+        let folder = files.mkdir(ROOT_INODE, b"folder", 0o755, &ROOT).await.unwrap().inode;
+        for number in 0..COUNT {
+            files.create(folder, &name(number), (number % 512) as u16, &ROOT).await.unwrap();
+        }
+        files.sync_all().await.unwrap();
+    });
+    // Nothing of it is in memory.
+    drop(files);
+    let files = mounted(store.clone());
+    run(async {
+        let folder = files.lookup(ROOT_INODE, b"folder").await.unwrap().inode;
+        // What a listing reads of the folder itself is in memory from here on.
+        let names = files.readdir(folder, 0, 2 * COUNT).await.unwrap();
+        assert_eq!(names.len(), COUNT + 2);
+        let known = files.activity().await.known_files;
+        let (mut cookie, mut told, mut calls_with_a_read) = (0, Vec::new(), 0);
+        loop {
+            let reads = store.asked().reads;
+            let part = files.readdirplus(folder, cookie, 20).await.unwrap();
+            let read = store.asked().reads - reads;
+            assert!(read <= 1, "{read} reads in one call");
+            calls_with_a_read += read;
+            assert!(part.len() <= 20);
+            let Some((last, _)) = part.last() else { break };
+            cookie = last.cookie;
+            told.extend(part);
+        }
+        assert!(calls_with_a_read > 10, "inodes were read: {calls_with_a_read}");
+        assert!(told.iter().map(|(entry, _)| entry).eq(&names));
+        assert_eq!(
+            files.activity().await.known_files,
+            known + COUNT as u64,
+            "the folder itself was not counted"
+        );
+        for (entry, attributes) in told {
+            let attributes = attributes.unwrap();
+            assert_eq!(attributes.inode, entry.inode);
+            if ![&b"."[..], b".."].contains(&&entry.name[..]) {
+                assert_eq!(files.lookup(folder, &entry.name).await.unwrap(), attributes);
+                files.forget(entry.inode, 2).await.unwrap();
+            }
+        }
+        assert_eq!(files.activity().await.known_files, known);
+    });
+    judged(&store);
+}
+
+#[test]
 fn a_file_that_is_known_and_has_nothing_dirty_takes_a_number_alone() {
     const COUNT: u32 = 400;
     let store = formatted(64 << 20);

@@ -308,6 +308,12 @@ impl Loop {
         self.core.backend
     }
 
+    /// Somebody asks something of this process and waits, who is this one among those who do: a loop that several keep awake
+    /// sleeps now and then.
+    pub(crate) fn note_asker(&self, asker: u32) {
+        self.core.reactor.note_asker(asker);
+    }
+
     /// Whether the kernel can be handed slots: [`Self::begin_register`].
     pub(crate) fn takes_slots(&self) -> bool {
         self.core.reactor.takes_slots()

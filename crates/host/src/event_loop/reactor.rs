@@ -225,6 +225,12 @@ impl Reactor {
         self.state.borrow().until_closed
     }
 
+    pub(super) fn note_asker(&self, asker: u32) {
+        if let Driver::Uring(uring) = &mut self.state.borrow_mut().driver {
+            uring.note_asker(asker);
+        }
+    }
+
     pub(super) fn takes_slots(&self) -> bool {
         matches!(&self.state.borrow().driver, Driver::Uring(uring) if uring.takes_slots())
     }

@@ -6,12 +6,21 @@
 //!
 //! 1. Looking takes no longer than [`LOOK_MAX`], and ends as soon as there is something to do.
 //! 2. A loop that is idle, or whose completions take longer than that, does not look.
+//! 3. Where several ask, a loop that has not slept for [`AWAKE_MAX`] sleeps, if there is nothing to do. Whom it wakes may have been
+//!    put behind it on its own processor: as long as another keeps it looking, he waits there for the next tick of the
+//!    scheduler, up to 4 ms. Where one asks alone, the loop looks in vain then, and sleeps at once.
 
 use std::hint;
 use std::time::{Duration, Instant};
 
 /// How long a look takes at the most: about what it saves.
 const LOOK_MAX: Duration = Duration::from_micros(50);
+
+/// How long a loop that several ask looks again and again without a sleep in between, each of which costs some 45 µs.
+const AWAKE_MAX: Duration = Duration::from_micros(100);
+
+/// A wait that takes less may not have been a sleep.
+const SLEEP_MIN: Duration = Duration::from_micros(20);
 
 /// Between two readings of the clock.
 const CHECKS: usize = 16;
@@ -30,12 +39,24 @@ pub(super) struct Spin {
     /// Sleeps to come without a look.
     paused_for: u32,
     next_pause: u32,
+    /// When the first look since the last sleep began.
+    awake_since: Option<Instant>,
+    /// Who asked last since then, and whether others did.
+    asker: Option<u32>,
+    are_several: bool,
 }
 
 impl Spin {
     /// It has not been tried yet.
     pub(super) fn new() -> Self {
-        Self { vain: 0, paused_for: 0, next_pause: PAUSE_MIN }
+        Self {
+            vain: 0,
+            paused_for: 0,
+            next_pause: PAUSE_MIN,
+            awake_since: None,
+            asker: None,
+            are_several: false,
+        }
     }
 
     /// Looks until `is_there` answers true, if that pays; answers whether it did.
@@ -46,6 +67,11 @@ impl Spin {
         }
         let began = Instant::now();
         let mut found = is_there();
+        let awake = began.duration_since(*self.awake_since.get_or_insert(began));
+        if !found && self.are_several && awake > AWAKE_MAX {
+            self.note_sleep(); // the wait that follows is one, however short
+            return false;
+        }
         while !found && began.elapsed() < LOOK_MAX {
             for _ in 0..CHECKS {
                 hint::spin_loop();
@@ -54,6 +80,22 @@ impl Spin {
         }
         self.note(found);
         found
+    }
+
+    /// The loop waited in the kernel for so long: there it sleeps, unless what it hands over is done at once.
+    pub(super) fn note_wait(&mut self, took: Duration) {
+        if took >= SLEEP_MIN {
+            self.note_sleep();
+        }
+    }
+
+    /// Somebody asks, who is this one among those who do.
+    pub(super) fn note_asker(&mut self, asker: u32) {
+        self.are_several |= self.asker.replace(asker).is_some_and(|before| before != asker);
+    }
+
+    fn note_sleep(&mut self) {
+        (self.awake_since, self.asker, self.are_several) = (None, None, false);
     }
 
     fn note(&mut self, found: bool) {
@@ -100,6 +142,35 @@ mod tests {
                 true
             }));
             assert_eq!(checks, 1);
+        }
+    }
+
+    #[test]
+    fn who_is_kept_looking_by_several_sleeps_now_and_then_unless_something_is_there() {
+        let mut spin = Spin::new();
+        // There soon, as where somebody asks again at once.
+        let soon = |spin: &mut Spin| {
+            let mut checks = 0;
+            spin.look(|| {
+                checks += 1;
+                checks > 1
+            })
+        };
+        for _ in 0..3 {
+            spin.note_asker(7);
+            assert!(soon(&mut spin), "it has slept");
+            let began = Instant::now();
+            while began.elapsed() < 2 * AWAKE_MAX {
+                spin.note_asker(7);
+                assert!(soon(&mut spin), "one asks alone");
+            }
+            spin.note_asker(8);
+            assert!(spin.look(|| true), "what is there comes first");
+            spin.note_wait(SLEEP_MIN / 2);
+            assert!(!soon(&mut spin), "that was no sleep");
+            spin.note_asker(7);
+            spin.note_asker(8);
+            spin.note_wait(SLEEP_MIN);
         }
     }
 }

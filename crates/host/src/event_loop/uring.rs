@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::time::Instant;
 
 use io_uring::{Builder, IoUring, Parameters, Submitter, cqueue, opcode, squeue, types};
 
@@ -155,6 +156,11 @@ impl Uring {
         matches!(self.ring, Ring::Wide(_))
     }
 
+    /// Somebody asks, who is this one among those who do.
+    pub(super) fn note_asker(&mut self, asker: u32) {
+        self.spin.note_asker(asker);
+    }
+
     /// Asks the kernel to give the operation up.
     pub(super) fn cancel(&mut self, key: usize) -> io::Result<()> {
         self.submit(Submission::One(opcode::AsyncCancel::new(key as u64).build().user_data(NOBODY)))
@@ -201,6 +207,7 @@ impl Uring {
                 wait = Wait::No;
             }
         }
+        let began = (wait != Wait::No).then(Instant::now);
         let entered = match wait {
             Wait::No if self.has_nothing_for_the_kernel() => Ok(0),
             Wait::No => self.ring.submitter().submit(),
@@ -210,6 +217,9 @@ impl Uring {
                 self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
             }
         };
+        if let Some(began) = began {
+            self.spin.note_wait(began.elapsed());
+        }
         if let Err(error) = entered
             && !is_transient(&error)
         {

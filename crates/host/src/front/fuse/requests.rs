@@ -22,6 +22,7 @@ use super::waiters::Waiters;
 use crate::event_loop::Loop;
 use crate::front::session::FileSystemFigures;
 use crate::front::statistics::{CommandKind, Counting, Lately};
+use crate::wait::yield_now;
 
 /// How long the kernel may keep what it was told of a name or a file.
 pub(super) const ATTRIBUTES_KEPT: Duration = Duration::from_secs(3600);
@@ -29,8 +30,9 @@ pub(super) const ATTRIBUTES_KEPT: Duration = Duration::from_secs(3600);
 /// Bytes of a block.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Entries of a folder that are looked for at once.
+/// Entries of a folder that are looked for before others have their turn, and the same with the files they lead to.
 const ENTRIES: usize = 128;
+const ENTRIES_PLUS: usize = 32;
 
 /// Bytes that are copied at once, and for one request.
 const COPY_BYTES: usize = 256 << 10;
@@ -442,6 +444,7 @@ impl<S: Store> Files<S> {
                 }
                 cookie = entry.cookie;
             }
+            yield_now().await;
         }
     }
 
@@ -453,7 +456,7 @@ impl<S: Store> Files<S> {
         into: &mut Listing,
     ) -> Result<(), Errno> {
         loop {
-            let entries = match self.file_system.readdir(folder, cookie, ENTRIES).await {
+            let entries = match self.file_system.readdirplus(folder, cookie, ENTRIES_PLUS).await {
                 Ok(entries) => entries,
                 // What it knows of by now it has to be told of.
                 Err(_) if !into.is_empty() => return Ok(()),
@@ -462,23 +465,22 @@ impl<S: Store> Files<S> {
             if entries.is_empty() {
                 return Ok(());
             }
-            for entry in entries {
-                // The kernel does not count these two.
-                let is_counted = !matches!(&entry.name[..], b"." | b"..");
-                let attributes = match is_counted {
-                    true => self.file_system.lookup(folder, &entry.name).await,
-                    false => self.file_system.getattr(entry.inode).await,
-                };
-                // Removed meanwhile, perhaps.
-                let Ok(attributes) = attributes else { continue };
-                if !into.add_entry(&entry_of(&attributes), entry.cookie, &entry.name) {
-                    if is_counted {
-                        self.forget(&[(attributes.inode, 1)]).await;
-                    }
+            let mut left = entries.into_iter();
+            while let Some((entry, attributes)) = left.next() {
+                cookie = entry.cookie;
+                // One that cannot be read is left out.
+                let Some(attributes) = attributes else { continue };
+                if !into.add_entry(&entry_of(&attributes), cookie, &entry.name) {
+                    let untold = std::iter::once((entry, Some(attributes))).chain(left);
+                    // The kernel does not count these two.
+                    let untold = untold.filter(|(entry, _)| !matches!(&entry.name[..], b"." | b".."));
+                    let untold: Vec<(u32, u64)> =
+                        untold.filter_map(|(_, attributes)| Some((attributes?.inode, 1))).collect();
+                    self.forget(&untold).await;
                     return Ok(());
                 }
-                cookie = entry.cookie;
             }
+            yield_now().await;
         }
     }
 }

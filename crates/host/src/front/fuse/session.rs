@@ -217,6 +217,7 @@ impl<S: Store> Session<S> {
 
     fn carry_out(&self, reply: Reply, head: &Head, operation: Operation<'_>) {
         let (node, thread) = (inode_of(head.node), head.thread);
+        self.env.note_asker(thread);
         let caller = Caller { uid: head.uid, gid: head.gid, is_privileged: head.uid == 0 };
         match operation {
             Operation::Lookup { name } => {
