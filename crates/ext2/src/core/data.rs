@@ -243,7 +243,7 @@ impl<S: Store> Core<S> {
             return Ok(0);
         }
         if offset > size {
-            self.zero_tail(number, &inode, offset, is_privileged).await?;
+            Box::pin(self.zero_tail(number, &inode, offset, is_privileged)).await?;
         }
         let now = self.now();
         let mut done = 0;

@@ -135,7 +135,7 @@ impl<S: Store> Core<S> {
             self.leave(index, block);
         }
         if blocks == 1 && self.geometry.has_folder_index {
-            self.make_index(number, inode).await?;
+            Box::pin(self.make_index(number, inode)).await?;
             return self.insert_by_index(number, inode, name, (target, kind)).await;
         }
         let (_, block) = self.append_block(number, inode).await?;

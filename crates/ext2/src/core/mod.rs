@@ -97,10 +97,8 @@ impl<S: Store> Core<S> {
         }
         let mut bytes = Box::new([0; BLOCK]);
         let store = Rc::clone(&self.store);
-        store
-            .read(u64::from(number) * BLOCK_BYTES, &mut bytes[..])
-            .await
-            .map_err(|error| self.told(error))?;
+        let read = Box::pin(store.read(u64::from(number) * BLOCK_BYTES, &mut bytes[..]));
+        read.await.map_err(|error| self.told(error))?;
         self.cache.insert(number, bytes);
         Ok(())
     }

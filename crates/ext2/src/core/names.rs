@@ -272,7 +272,7 @@ impl<S: Store> Core<S> {
         let (mut folder, found, inode) = self.entry_to_change(parent, name).await?;
         match (is_folder, inode.kind()) {
             (false, Some(Kind::Folder)) => return Err(Errno::IsFolder),
-            (true, Some(Kind::Folder)) if !self.is_folder_empty(&inode).await? => {
+            (true, Some(Kind::Folder)) if !Box::pin(self.is_folder_empty(&inode)).await? => {
                 return Err(Errno::NotEmpty);
             }
             (true, Some(Kind::Folder)) => {}

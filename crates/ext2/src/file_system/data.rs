@@ -163,7 +163,7 @@ impl<S: Store> FileSystem<S> {
             match core.done(written) {
                 Ok(0) => break,
                 Ok(count) => done += count,
-                Err(Errno::NoSpace) if !has_made_room && self.make_room().await? => {
+                Err(Errno::NoSpace) if !has_made_room && Box::pin(self.make_room()).await? => {
                     has_made_room = true;
                     continue;
                 }
@@ -175,7 +175,7 @@ impl<S: Store> FileSystem<S> {
             }
             if is_over {
                 // A group is no less than a turn of a write takes.
-                self.write_out_some(Some(number)).await?;
+                Box::pin(self.write_out_some(Some(number))).await?;
             } else if !payload.is_empty() {
                 yield_once().await;
             }

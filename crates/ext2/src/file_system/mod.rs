@@ -1,4 +1,7 @@
 //! The façade: operations of a mounted file system, for many tasks of one thread.
+//!
+//! An operation is as large as the largest of what it may wait for, and thousands may be under way. So what is seldom waited for,
+//! a commit that is due, room that is short, a read of what is not in memory, is put into a box of its own.
 
 mod attributes;
 mod data;
@@ -264,7 +267,7 @@ impl<S: Store> FileSystem<S> {
                 return Ok(Changing { core, changes, is_done: false });
             }
             drop(core);
-            self.commit(None).await?;
+            Box::pin(self.commit(None)).await?;
         }
     }
 
@@ -351,9 +354,9 @@ impl<S: Store> FileSystem<S> {
         let done = match commit.batch.is_empty() {
             true => Ok(()),
             false if commit.is_in_background => {
-                self.0.store.commit_in_background(&commit.batch.changes()).await
+                Box::pin(self.0.store.commit_in_background(&commit.batch.changes())).await
             }
-            false => self.0.store.commit(&commit.batch.changes()).await,
+            false => Box::pin(self.0.store.commit(&commit.batch.changes())).await,
         };
         let mut core = self.0.core.lock().await;
         halfway.done();
@@ -390,7 +393,7 @@ impl<S: Store> FileSystem<S> {
         }
         let mut failure = None;
         for run in &runs {
-            if let Err(error) = self.0.store.zero(Core::<S>::extent_of(run)).await {
+            if let Err(error) = Box::pin(self.0.store.zero(Core::<S>::extent_of(run))).await {
                 failure = Some(error.to_string());
                 break;
             }

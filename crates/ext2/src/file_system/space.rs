@@ -36,7 +36,7 @@ impl<S: Store> FileSystem<S> {
     /// Does something that may find no room; then once more, when what is free can be taken.
     pub(super) async fn with_room<T>(&self, act: impl AsyncFn() -> Result<T, Errno>) -> Result<T, Errno> {
         match act().await {
-            Err(Errno::NoSpace) if self.make_room().await? => act().await,
+            Err(Errno::NoSpace) if Box::pin(self.make_room()).await? => Box::pin(act()).await,
             other => other,
         }
     }
@@ -169,7 +169,7 @@ impl<S: Store> FileSystem<S> {
             let is_known = core.known.has(number);
             if !is_known && core.is_orphan(number) && !self.0.options.is_read_only {
                 drop(core);
-                return self.end_orphan(number).await;
+                return Box::pin(self.end_orphan(number)).await;
             }
             core.tidy(number);
             let is_left = |node: &crate::core::Node| !is_known && node.dirty_pages() == 0;
@@ -177,7 +177,7 @@ impl<S: Store> FileSystem<S> {
                 return Ok(());
             }
         }
-        self.settle_times(number).await?;
+        Box::pin(self.settle_times(number)).await?;
         self.0.core.lock().await.tidy(number);
         Ok(())
     }

@@ -235,21 +235,24 @@ impl<S: Store> FileSystem<S> {
         if is_planted(Bug::SyncUnawaited) {
             return Ok(());
         }
-        let Part::All { is_data_only } = part else { return self.sync_group(number).await };
+        let Part::All { is_data_only } = part else { return Box::pin(self.sync_group(number)).await };
         // Those that it has now; what is written meanwhile may be without end.
         let mut dirty = self.look().await.nodes.get(&number).map_or(0, Node::dirty_pages);
         while dirty > self.group_pages() {
             dirty -= self.group_pages();
-            self.sync_group(number).await?;
+            Box::pin(self.sync_group(number)).await?;
         }
         let (request, placed) = self.request(number, part).await?;
         if request.pages.is_empty() && placed.is_empty() {
             if !is_data_only {
-                self.settle_times(number).await?;
+                Box::pin(self.settle_times(number)).await?;
             }
-            return self.commit(None).await;
+            return Box::pin(self.commit(None)).await;
         }
-        self.carry_out(request, placed).await
+        match placed.is_empty() {
+            true => self.commit(Some(request)).await,
+            false => Box::pin(self.carry_out(request, placed)).await,
+        }
     }
 
     async fn sync_group(&self, number: u32) -> Result<(), Errno> {

@@ -115,14 +115,15 @@ impl<S: Store> Files<S> {
         FileSystemFigures { fsyncs_per_s, waiters, ..self.figures.get() }
     }
 
-    async fn counted<T>(
+    /// Counts a request that began then and ended so now. Requests are not given to this and awaited here: a future that is
+    /// given to another has its room there twice.
+    fn count<T>(
         &self,
         kind: CommandKind,
         bytes: u64,
-        request: impl Future<Output = Result<T, Errno>>,
+        began_ns: u64,
+        result: Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let began_ns = self.env.now_ns();
-        let result = request.await;
         let took_ns = self.env.now_ns().saturating_sub(began_ns);
         self.counting.count(kind, bytes, result.is_err(), Some(took_ns));
         result
@@ -270,7 +271,9 @@ impl<S: Store> Files<S> {
 
     pub(super) async fn read(&self, inode: u32, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
         let bytes = into.len() as u64;
-        self.counted(CommandKind::Read, bytes, self.file_system.read(inode, offset, into)).await
+        let began_ns = self.env.now_ns();
+        let result = self.file_system.read(inode, offset, into).await;
+        self.count(CommandKind::Read, bytes, began_ns, result)
     }
 
     pub(super) async fn write(
@@ -282,31 +285,30 @@ impl<S: Store> Files<S> {
         takes_privileges: bool,
     ) -> Result<usize, Errno> {
         if takes_privileges {
-            self.take_privileges(inode, false).await?;
+            Box::pin(self.take_privileges(inode, false)).await?;
         }
         let _waits = durable.map(|_| self.waits(thread));
-        self.counted(CommandKind::Write, payload.len(), async {
-            let written = self.file_system.write_payload(inode, payload, caller).await?;
-            match durable {
-                Some(Synced::Data) => self.file_system.fdatasync(inode).await?,
-                Some(Synced::All) => self.file_system.fsync(inode).await?,
-                None => {}
-            }
-            Ok(written)
-        })
-        .await
+        let (bytes, began_ns) = (payload.len(), self.env.now_ns());
+        let mut result = self.file_system.write_payload(inode, payload, caller).await;
+        if let (Ok(_), Some(durable)) = (&result, durable) {
+            let synced = match durable {
+                Synced::Data => Box::pin(self.file_system.fdatasync(inode)).await,
+                Synced::All => Box::pin(self.file_system.fsync(inode)).await,
+            };
+            result = synced.and(result);
+        }
+        self.count(CommandKind::Write, bytes, began_ns, result)
     }
 
     pub(super) async fn fsync(&self, inode: u32, only_data: bool, thread: u32) -> Result<(), Errno> {
         self.fsyncs.count(self.env.now_ns());
         let _waits = self.waits(thread);
-        self.counted(CommandKind::RangeFlush, 0, async {
-            match only_data {
-                true => self.file_system.fdatasync(inode).await,
-                false => self.file_system.fsync(inode).await,
-            }
-        })
-        .await
+        let began_ns = self.env.now_ns();
+        let result = match only_data {
+            true => self.file_system.fdatasync(inode).await,
+            false => self.file_system.fsync(inode).await,
+        };
+        self.count(CommandKind::RangeFlush, 0, began_ns, result)
     }
 
     /// A thread waits from now on, until what is answered is dropped.
@@ -316,12 +318,16 @@ impl<S: Store> Files<S> {
 
     /// Makes everything durable.
     pub(super) async fn sync_all(&self) -> Result<(), Errno> {
-        self.counted(CommandKind::Flush, 0, self.file_system.sync_all()).await
+        let began_ns = self.env.now_ns();
+        let result = self.file_system.sync_all().await;
+        self.count(CommandKind::Flush, 0, began_ns, result)
     }
 
     /// Makes everything durable, and leaves no file without a name: nobody uses one any more.
     pub(super) async fn unmount(&self) -> Result<(), Errno> {
-        self.counted(CommandKind::Flush, 0, self.file_system.unmount()).await
+        let began_ns = self.env.now_ns();
+        let result = self.file_system.unmount().await;
+        self.count(CommandKind::Flush, 0, began_ns, result)
     }
 
     pub(super) async fn fallocate(
