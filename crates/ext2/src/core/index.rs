@@ -114,7 +114,7 @@ impl<S: Store> Core<S> {
     /// Gives a folder of one block an index: its entries move to a leaf.
     pub(super) async fn make_index(&mut self, number: u32, inode: &mut Inode) -> Result<(), Errno> {
         let root = self.folder_block(inode, 0).await?;
-        let bytes = Box::new(*self.cache.get(root));
+        let bytes: BlockBytes = *self.cache.get(root);
         let parent = self.parent_of(inode).await?;
         let (leaf_index, leaf) = self.append_block(number, inode).await?;
         let mut kept = Vec::new();

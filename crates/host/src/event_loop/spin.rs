@@ -8,7 +8,8 @@
 //! 2. A loop that is idle, or whose completions take longer than that, does not look.
 //! 3. Where several ask, a loop that has not slept for [`AWAKE_MAX`] sleeps, if there is nothing to do. Whom it wakes may have been
 //!    put behind it on its own processor: as long as another keeps it looking, he waits there for the next tick of the
-//!    scheduler, up to 4 ms. Where one asks alone, the loop looks in vain then, and sleeps at once.
+//!    scheduler, up to 4 ms. One who asks alone waits behind
+//!    a single look in vain.
 
 use std::hint;
 use std::time::{Duration, Instant};
@@ -67,9 +68,7 @@ impl Spin {
         }
         let began = Instant::now();
         let mut found = is_there();
-        let awake = began.duration_since(*self.awake_since.get_or_insert(began));
-        if !found && self.are_several && awake > AWAKE_MAX {
-            self.note_sleep(); // the wait that follows is one, however short
+        if !found && self.has_to_sleep(began) {
             return false;
         }
         while !found && began.elapsed() < LOOK_MAX {
@@ -80,6 +79,16 @@ impl Spin {
         }
         self.note(found);
         found
+    }
+
+    /// Whether it is time for a sleep now: then one follows, however short.
+    fn has_to_sleep(&mut self, now: Instant) -> bool {
+        let awake = now.duration_since(*self.awake_since.get_or_insert(now));
+        let is_time = self.are_several && awake > AWAKE_MAX;
+        if is_time {
+            self.note_sleep();
+        }
+        is_time
     }
 
     /// The loop waited in the kernel for so long: there it sleeps, unless what it hands over is done at once.
@@ -146,31 +155,24 @@ mod tests {
     }
 
     #[test]
-    fn who_is_kept_looking_by_several_sleeps_now_and_then_unless_something_is_there() {
+    fn who_is_kept_awake_by_several_sleeps_now_and_then() {
         let mut spin = Spin::new();
-        // There soon, as where somebody asks again at once.
-        let soon = |spin: &mut Spin| {
-            let mut checks = 0;
-            spin.look(|| {
-                checks += 1;
-                checks > 1
-            })
+        let mut now = Instant::now();
+        let mut later = |after: Duration| {
+            now += after;
+            now
         };
-        for _ in 0..3 {
-            spin.note_asker(7);
-            assert!(soon(&mut spin), "it has slept");
-            let began = Instant::now();
-            while began.elapsed() < 2 * AWAKE_MAX {
-                spin.note_asker(7);
-                assert!(soon(&mut spin), "one asks alone");
-            }
-            spin.note_asker(8);
-            assert!(spin.look(|| true), "what is there comes first");
-            spin.note_wait(SLEEP_MIN / 2);
-            assert!(!soon(&mut spin), "that was no sleep");
-            spin.note_asker(7);
-            spin.note_asker(8);
-            spin.note_wait(SLEEP_MIN);
-        }
+        spin.note_asker(7);
+        assert!(!spin.has_to_sleep(later(Duration::ZERO)));
+        spin.note_asker(7);
+        assert!(!spin.has_to_sleep(later(2 * AWAKE_MAX)), "one asks alone");
+        spin.note_asker(8);
+        spin.note_wait(SLEEP_MIN / 2);
+        assert!(spin.has_to_sleep(later(Duration::ZERO)), "that was no sleep");
+        assert!(!spin.has_to_sleep(later(2 * AWAKE_MAX)), "it has slept, and nobody has asked since");
+        spin.note_asker(7);
+        spin.note_asker(8);
+        spin.note_wait(SLEEP_MIN);
+        assert!(!spin.has_to_sleep(later(2 * AWAKE_MAX)), "that was a sleep");
     }
 }
