@@ -1,8 +1,8 @@
 //! The façade: operations of a mounted file system, for many tasks of one thread.
 //!
 //! An operation is as large as the largest of what it may wait for, and thousands may be under way. So what is seldom waited for,
-//! a commit that is due, room that is short, a read of what is not in memory, is put into a box of its own. So is the store's part of a commit: one of those who wait for it
-//! carries it out for all.
+//! a commit that is due, room that is short, a read of what is not in memory, is put into a box of its own. So is the store's
+//! part of a commit: one of those who wait for it carries it out for all.
 
 mod attributes;
 mod data;

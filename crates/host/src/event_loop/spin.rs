@@ -6,10 +6,9 @@
 //!
 //! 1. Looking takes no longer than [`LOOK_MAX`], and ends as soon as there is something to do.
 //! 2. A loop that is idle, or whose completions take longer than that, does not look.
-//! 3. Where several ask, a loop that has not slept for [`AWAKE_MAX`] sleeps, if there is nothing to do. Whom it wakes may have been
-//!    put behind it on its own processor: as long as another keeps it looking, he waits there for the next tick of the
-//!    scheduler, up to 4 ms. One who asks alone waits behind
-//!    a single look in vain.
+//! 3. Where several ask, a loop that has not slept for [`AWAKE_MAX`] sleeps, if there is nothing to do. The scheduler may have put
+//!    a client that was woken behind the loop, on its processor. As long as another keeps the loop looking, that client waits
+//!    there for the next tick, up to 4 ms. A client that asks alone waits for no more than one look in vain.
 
 use std::hint;
 use std::time::{Duration, Instant};
