@@ -106,6 +106,13 @@ crate::planted_bugs! {
     StripesChangedByFew = "stripes-changed-by-few",
     /// What too few members have durably counts as durable on all.
     StripesSettledByFew = "stripes-settled-by-few",
+    /// A log device that is copied to is given nothing of the log of stripes that was there before.
+    StripesLogNotCopied = "stripes-log-not-copied",
+    /// Nothing is left in the log of stripes for a log device that is copied to: older records that it has may count.
+    StripesLogCopyUnmarked = "stripes-log-copy-unmarked",
+    /// A log device that is copied to takes the place though it has not answered everything. Others than those of stripes have
+    /// less under way at a time: it hardly shows there.
+    StripesLogCopyUnanswered = "stripes-log-copy-unanswered",
     /// That a region changed is forgotten once it is copied to a member that came back, before that is durable.
     RingRejoinClearsEarly = "ring-rejoin-clears-early",
     /// One of the regions that a member lacks that came back is not copied.

@@ -2,9 +2,14 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
-use crate::support::load::{Load, contents, write};
-use crate::support::served::{Volume, noise};
+use evenkeel_engine::env::Env;
+use evenkeel_host::event_loop::{Backend, EventLoop};
+
+use crate::support::load::{Load, contents, read_all, write};
+use crate::support::model::Death;
+use crate::support::served::{Server, Volume, noise};
 use crate::support::{Scene, says};
 
 const SIZE: usize = 32 << 20;
@@ -186,19 +191,56 @@ fn rot_is_never_served_and_a_check_repairs_it() {
 }
 
 #[test]
+fn log_devices_are_replaced_under_load_and_then_one_new_one_is_enough() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let load = Load::new(SIZE, 47);
+    let mut server = volume.serve(TURNS);
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    let has_place = |server: &Server, place: usize, name: &str| {
+        let log = server.status().mirror.unwrap().logs.swap_remove(place);
+        log.path.ends_with(name) && log.standing == "in-sync" && log.copied_to.is_none()
+    };
+    load.run(&event_loop, &volume.socket(), |env| {
+        let (load, server, scene) = (Rc::clone(&load), &mut server, &scene);
+        async move {
+            load.goes_on(&env, 300).await;
+            // The first by another, the second by itself.
+            for (place, old, new) in [(0, "log-0", "new-log"), (1, "log-1", "log-1")] {
+                scene.done(&format!("replace disk {old} {new} {ATOMIC}"));
+                while !has_place(server, place, new) {
+                    env.sleep(5_000_000).await;
+                }
+                load.goes_on(&env, 200).await;
+            }
+            assert_eq!(server.status().volume.losses_survived, 2);
+            server.kill();
+        }
+    });
+    assert!(load.refusals.borrow().is_empty(), "{:?}", load.refusals.borrow());
+    // The power goes with it, and what was not replaced, and two members.
+    volume.arena().into_iter().for_each(|arena| fs::remove_file(arena).unwrap());
+    ["log-1", "log-2", "member-1", "member-4"].iter().for_each(|name| scene.take_away(name));
+    let server = volume.serve(TURNS);
+    load.model.borrow_mut().judge(read_all(&event_loop, &volume.socket()), Death::Power);
+    server.stop();
+    ["log-1", "member-1", "member-4"].iter().for_each(|name| scene.bring_back(name));
+    // While it is not served, too.
+    scene.done(&format!("replace disk log-2 newer {ATOMIC}"));
+    let server = volume.serve(TURNS);
+    server.until_in_sync(false);
+    server.stop();
+    says(&scene.done("check disk").stdout, &[" 0 damaged", " 0 wrong"]);
+}
+
+#[test]
 fn what_stripes_cannot_do_is_refused_in_words() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let server = volume.serve(TURNS);
     write(&volume.socket(), 0, &noise(5, SIZE));
     says(&scene.refused("grow disk --size 64m"), &["rs:4+2 does not grow", "copy the contents"]);
-    for new in ["log-0", "new"] {
-        let line = format!("replace disk log-0 {new} --destroy disk/log-0 {ATOMIC}");
-        says(&scene.refused(&line), &["changes of stripes are logged", "stop its server"]);
-    }
-    assert_eq!(server.status().volume.losses_survived, 2);
     server.stop();
-    scene.done(&format!("replace disk log-0 new {ATOMIC}"));
     says(&scene.refused("grow disk --size 64m"), &["rs:4+2 does not grow", "copy the contents"]);
     says(&scene.refused("salvage disk found"), &["single and mirror, and not rs:4+2"]);
     says(&scene.refused("renew-log disk"), &["rs:4+2 cannot be made once more", "bring one of them back"]);

@@ -212,19 +212,16 @@ pub struct LiveRecord {
     pub len: u64,
 }
 
-/// Who knows which records of a journal store count: those from the tail on.
+/// Who knows which records of a log count: those from the tail on.
 pub trait LiveRecords {
     /// Where the room for records ends.
     fn room_end(&self) -> u64;
 
-    /// The number of the next record that room is taken for.
-    fn next_sequence(&self) -> u64;
+    /// Answers a number once every record before it is durable: those among them that were begun by now.
+    fn durable_by_now(&self) -> Pin<Box<dyn Future<Output = Result<u64, Error>> + '_>>;
 
-    /// Ends once every record before `sequence` is durable.
-    fn durable_before(&self, sequence: u64) -> Pin<Box<dyn Future<Output = Result<(), Error>> + '_>>;
-
-    /// The first record from `sequence` on that is durable and not behind the tail. It stays where it is until the tail has
-    /// passed it.
+    /// The first record from `sequence` on that is not behind the tail, of those that are durable. It stays where it is until
+    /// the tail has passed it.
     fn first_from(&self, sequence: u64) -> Option<LiveRecord>;
 
     /// Whether `bytes` are that record, whole.

@@ -130,17 +130,17 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             log_end: found.next.sequence - 1,
         };
         let opened = Buffer::open(arena, opening, durable_units(&found.records), is_sound);
-        let (mut buffer, replayed, durable) = opened.map_err(|held| match held {
-            ArenaContents { volume, writes, .. } if volume != superblock.volume => {
-                Error::ForeignWrites { writes, is_later: false }
+        let (mut buffer, replayed, durable) = match opened {
+            Ok(opened) => opened,
+            Err(held) => {
+                let refused = refused(&held, &opening);
+                // Whoever is missing of the log is named instead: it may have what the arena knows of.
+                if held.volume == superblock.volume {
+                    log.check_complete().await?;
+                }
+                return Err(refused);
             }
-            ArenaContents { writes, acknowledged, .. }
-                if held.are_of(superblock.volume, superblock.epoch) =>
-            {
-                Error::OlderDevices { writes, acknowledged, log_end: opening.log_end }
-            }
-            ArenaContents { writes, .. } => Error::ForeignWrites { writes, is_later: true },
-        })?;
+        };
         if is_beyond_log.get() {
             return Err(Error::Unusable("the arena holds a write that the log could never take".to_owned()));
         }
@@ -257,6 +257,18 @@ pub(super) fn limits_of(
     move |needs_images| Limits::of(log_bytes, sector_bytes, table_pages, needs_images, announced_max_bytes)
 }
 
+/// Why a volume that is about to be opened so does not go with what the arena holds.
+fn refused(held: &ArenaContents, opening: &Opening) -> Error {
+    let ArenaContents { volume, writes, acknowledged, .. } = *held;
+    match volume == opening.volume {
+        false => Error::ForeignWrites { writes, is_later: false },
+        true if held.are_of(opening.volume, opening.epoch) => {
+            Error::OlderDevices { writes, acknowledged, log_end: opening.log_end }
+        }
+        true => Error::ForeignWrites { writes, is_later: true },
+    }
+}
+
 /// Counts the records that bring something. A checkpoint's own record stays in the log behind it, and brings nothing that is
 /// not home.
 pub(super) fn count_replayed(counters: &Counters, records: &[Scanned]) {
@@ -301,12 +313,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> LiveRecords for Inner<E, A
         self.home.layout().log.end()
     }
 
-    fn next_sequence(&self) -> u64 {
-        self.log.next_sequence()
-    }
-
-    fn durable_before(&self, sequence: u64) -> Pin<Box<dyn Future<Output = Result<(), Error>> + '_>> {
-        Box::pin(self.log.wait_acknowledged(sequence - 1))
+    fn durable_by_now(&self) -> Pin<Box<dyn Future<Output = Result<u64, Error>> + '_>> {
+        let next = self.log.next_sequence();
+        Box::pin(async move { self.log.wait_acknowledged(next - 1).await.map(|()| next) })
     }
 
     fn first_from(&self, sequence: u64) -> Option<LiveRecord> {

@@ -12,7 +12,6 @@ use crate::growing::Growths;
 use crate::latency::Latency;
 use crate::places::Places;
 use crate::random::Random;
-use crate::testbed::Kind;
 use crate::workload::Habits;
 
 /// What is simulated, all of it drawn from a seed.
@@ -92,7 +91,7 @@ impl<T: Seeded> Setup<T> {
     /// Share of the runs in which devices of the log are replaced while they go on: of some seeds, so that the others are
     /// what they were.
     pub(super) fn logs_replaced_share(&self) -> f64 {
-        let may = self.testbed.log_drives() > 0 && self.testbed.needed(Kind::Pages) == 1;
+        let may = self.testbed.log_drives() > 0;
         if may && Random::new(self.seed ^ 0x109d).chance(0.4) { 0.8 } else { 0.0 }
     }
 

@@ -8,8 +8,8 @@ use evenkeel_engine::format::layout::{LOG_COPIES, Layout, log_copy_offset};
 use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::layout::mirror::MirrorJournal;
+use evenkeel_engine::layout::mirror::MirrorPages;
 use evenkeel_engine::layout::mirror::log_devices::{LogDeviceState, found_log};
-use evenkeel_engine::layout::mirror::{MirrorPages, RegionOfLog};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{MemberState, Policy, RingOptions};
 use evenkeel_engine::volume::{Volume, create};
@@ -202,9 +202,7 @@ impl Testbed for Mirror {
         let watch = self.watch();
         let (ring, devices) = self.ring_and_devices(env.clone(), &watch, drives)?;
         let logs = SimLogs::open(env.clone(), devices, ring.clone(), self.ring.answer_max_ns).await?;
-        if let (Some(_), SimLogs::Devices(devices)) = (self.ring.stripes, &logs) {
-            ring.log_stripes_in(Rc::new(RegionOfLog::new(devices, self.stripe_log())));
-        }
+        logs.log_stripes_of(&ring, self.stripe_log());
         let (home, log) = (Rc::new(ring.clone()), Rc::new(logs.clone()));
         let volume = Volume::open(env, arena, home, log, true, options).await?;
         Ok((volume, OpenMirror { ring, logs, watch }))

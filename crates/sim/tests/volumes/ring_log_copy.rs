@@ -52,10 +52,20 @@ async fn write_on(volume: RingVolume, done: Rc<Cell<u8>>) {
     }
 }
 
-#[test]
-fn a_cut_at_any_event_leaves_each_of_the_old_ones_or_each_of_the_new_ones_with_everything() {
-    let (before, bytes) = filled(Plan::mirror(2, 2), 19);
-    let (mut ended_named, mut ended_unnamed, mut refused) = (0, 0, 0);
+/// What cuts of a replacement left.
+#[derive(Debug, Default)]
+struct Left {
+    named: u32,
+    unnamed: u32,
+    /// Openings with the old one alone that were refused.
+    refused: u32,
+}
+
+/// Cuts the power at every event of a replacement under writes that go home meanwhile, and judges what each choice of devices
+/// holds then; `lost` are members that are lost with the power.
+fn cut_at_any_event(plan: Plan, lost: &[usize]) -> Left {
+    let (before, bytes) = filled(plan, 19);
+    let mut left = Left::default();
     for has_failed in [false, true] {
         let mut at_event = 0;
         loop {
@@ -68,6 +78,7 @@ fn a_cut_at_any_event_leaves_each_of_the_old_ones_or_each_of_the_new_ones_with_e
             let (ended, _) = machine.run(cut, async move |run| {
                 let (volume, _, logs) = run.open().await.unwrap();
                 run.env.spawn(write_on(volume.clone(), durable));
+                run.env.spawn(async move { while volume.checkpoint().await.is_ok() {} });
                 run.env.sleep(2_000_000).await;
                 if has_failed {
                     logs.fail(0, DeviceError { doing: "be told of it", errno: 5 });
@@ -77,6 +88,7 @@ fn a_cut_at_any_event_leaves_each_of_the_old_ones_or_each_of_the_new_ones_with_e
             });
             machine.power_cut();
             new.borrow_mut().power_cut(&mut Random::new(at_event));
+            machine.members_gone = lost.to_vec();
             let old = Rc::clone(&machine.logs[0]);
             if is_named.get() {
                 machine.logs[0] = new;
@@ -101,8 +113,8 @@ fn a_cut_at_any_event_leaves_each_of_the_old_ones_or_each_of_the_new_ones_with_e
                 assert!(holds(&alone.contents()), "{what}");
             }
             match is_named.get() {
-                true => ended_named += 1,
-                false => ended_unnamed += 1,
+                true => left.named += 1,
+                false => left.unnamed += 1,
             }
             if is_named.get() {
                 // The old one alone is refused, or has everything: it had until it was noted as lost.
@@ -114,7 +126,7 @@ fn a_cut_at_any_event_leaves_each_of_the_old_ones_or_each_of_the_new_ones_with_e
                     volume.read(0, &mut found).await.unwrap();
                     Some(found)
                 });
-                refused += u32::from(found.is_none());
+                left.refused += u32::from(found.is_none());
                 assert!(found.is_none_or(|found| holds(&found)), "cut at {at_event}: the old one is taken");
             }
             if ended.is_ok() {
@@ -122,10 +134,69 @@ fn a_cut_at_any_event_leaves_each_of_the_old_ones_or_each_of_the_new_ones_with_e
             }
         }
     }
-    assert!(
-        ended_named > 50 && ended_unnamed > 250 && refused > 45,
-        "{ended_named} {ended_unnamed} {refused}"
-    );
+    left
+}
+
+#[test]
+fn a_cut_at_any_event_leaves_each_of_the_old_ones_or_each_of_the_new_ones_with_everything() {
+    let left = cut_at_any_event(Plan::mirror(2, 2), &[]);
+    assert!(left.named > 50 && left.unnamed > 250 && left.refused > 45, "{left:?}");
+}
+
+#[test]
+fn so_does_one_with_the_loss_of_a_member_where_changes_of_stripes_are_logged() {
+    for lost in 0..3 {
+        let left = cut_at_any_event(Plan::striped(2, 1, 2), &[lost]);
+        assert!(left.named > 50 && left.unnamed > 250 && left.refused > 45, "without {lost}: {left:?}");
+    }
+}
+
+#[test]
+fn what_a_log_device_held_of_stripes_before_it_was_replaced_by_itself_does_not_count() {
+    let (mut machine, mut bytes) = filled(Plan::striped(2, 1, 2), 53);
+    machine.run_whole(async |run| {
+        let (volume, _, logs) = run.open().await.unwrap();
+        volume.write(0, &[1; 40_000], Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap();
+        logs.fail(0, DeviceError { doing: "be told of it", errno: 5 });
+        // What it has of these rows is old from now on, and needed by nobody.
+        volume.write(0, &[2; 40_000], Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap();
+        let copy = logs.replace(0, run.logs[0].clone()).await.unwrap();
+        copy.complete(AT_ONCE, || Ok(())).await.unwrap();
+    });
+    machine.power_cut();
+    bytes[..40_000].fill(2);
+    machine.logs_gone = vec![1];
+    assert!(machine.contents() == bytes);
+}
+
+#[test]
+fn nothing_is_begun_while_it_takes_the_place_and_one_that_owes_an_answer_does_not_take_it() {
+    for (plan, silent_from) in [(Plan::mirror(2, 1), 6), (Plan::striped(2, 1, 1), 9)] {
+        for from in silent_from..silent_from + 40 {
+            let (mut machine, _) = filled(plan, 59);
+            let new = blank(&machine);
+            machine.run_whole(async |run| {
+                let (volume, _, logs) = run.open().await.unwrap();
+                let drive = run.another(&new);
+                drive.set_faults(silent(from));
+                let done = Rc::new(Cell::new(0));
+                run.env.spawn(write_on(volume.clone(), Rc::clone(&done)));
+                let copied = logs.replace(0, drive.clone()).await;
+                let Ok(copy) = copied else { return };
+                // Once it has the place it works. What it has not answered by then it never will.
+                let name = || {
+                    drive.set_faults(Faults::default());
+                    Ok(())
+                };
+                let _given_up = copy.complete(AT_ONCE, name).await;
+                run.env.sleep(3_000_000_000).await;
+                volume.write(0, &[3; 700], Durability::Durable).await.unwrap();
+                assert_eq!(done.get(), 40, "silent from its operation {from} on");
+            });
+        }
+    }
 }
 
 #[test]
@@ -318,10 +389,13 @@ fn what_cannot_take_the_place_is_refused() {
         let refused = why(logs.replace(0, run.another(&Image::shared(geometry))).await.map(drop));
         assert!(refused.contains("on its members"), "{refused}");
     });
+    // One that ends where the log of stripes begins.
     let mut striped = Machine::new(Plan::striped(2, 1, 2), 47);
+    let whole = striped.logs[0].borrow().geometry();
     striped.run_whole(async |run| {
         let (_volume, _, logs) = run.open().await.unwrap();
-        let refused = why(logs.replace(0, run.another(&Image::shared(geometry))).await.map(drop));
-        assert!(refused.contains("stripes"), "{refused}");
+        let begin = async |geometry| logs.replace(0, run.another(&Image::shared(geometry))).await.map(drop);
+        assert!(why(begin(geometry).await).contains("smaller than the log"));
+        begin(whole).await.expect("as large as the others");
     });
 }

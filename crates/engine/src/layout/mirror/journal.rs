@@ -8,6 +8,7 @@ use super::log_copy::{LogCopy, LogCopyStatus};
 use super::log_devices::{LogDeviceJournal, LogDeviceState};
 use super::member_journal::MemberJournal;
 use super::stripe_log::RegionOfLog;
+use super::striping::LoggedStripes;
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -110,23 +111,22 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
     where
         L: 'static,
     {
-        if let Self::Devices(logs) = self {
+        if let Self::Devices(logs) = self
+            && ring.has_stripes()
+        {
             ring.log_stripes_in(Rc::new(RegionOfLog::new(logs, zone)));
+            logs.copy_stripes_with(Rc::new(LoggedStripes::new(ring, zone)));
         }
     }
 
-    /// As [`LogDeviceJournal::replace`], where no stripes are logged there.
+    /// As [`LogDeviceJournal::replace`].
     ///
     /// # Errors
     ///
-    /// As [`LogDeviceJournal::replace`]; [`Error::Unusable`] where there are no log devices, or stripes are logged there.
+    /// As [`LogDeviceJournal::replace`]; [`Error::Unusable`] where there are no log devices.
     pub async fn replace(&self, place: usize, device: L) -> Result<LogCopy<E, L, MirrorPages<E, M>>, Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
         match self {
-            Self::Devices(logs) if logs.0.witness.has_stripes() => unusable(
-                "changes of stripes are logged on its log devices, and are not copied to another: replace it while the volume \
-                 is not served",
-            ),
             Self::Devices(logs) => logs.replace(place, device).await,
             Self::Members(_) => unusable("its log is on its members, and has no devices"),
         }

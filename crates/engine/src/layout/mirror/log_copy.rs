@@ -1,15 +1,18 @@
 //! A log device takes another's place while the volume is served, whether that one failed or not.
 //!
 //! 1. The new one says of itself that it holds nothing. From its begin on it is given whatever the others are, and what they
-//!    held by then is copied to it: both superblocks, and the records from the tail on. Each is compared with its sum, and
-//!    taken from a device that has it right.
+//!    held by then is copied to it: both superblocks, and the records from the tail on, of the journal and of the stripe log.
+//!    Each is compared with its sum, and taken from a device that has it right.
 //! 2. It counts once all of that is there and durable, and its head says so. From then on it is one of those that nothing is
 //!    acknowledged without. The old one, if it takes part, counts until the volume's description names the new one; then
 //!    it is noted as lost, with the others and the [`Witness`]. So a cut leaves the devices as they were, or the new one in
 //!    the place, and never fewer that have everything. Whichever of both is not taken does not count later: it is known as
 //!    lost, or, after a cut, for older than the members know the log to be.
 //! 3. A record is not copied once the tail has passed it, and nothing is written into the room of one that is being copied.
-//! 4. Where the new one fails, it is given up, and nobody is the worse for it.
+//! 4. What the new one held before is older than what it is given: a journal says where its records begin, and the stripe log
+//!    is given a record ([`LiveRecords::durable_by_now`]) that needs none of those that are not copied.
+//! 5. It takes the place while nothing is under way: whatever it was given until then, it has answered.
+//! 6. Where the new one fails, it is given up, and nobody is the worse for it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -26,6 +29,7 @@ use crate::format::log_head::{DATA_OFFSET, LogHead};
 use crate::format::superblock::Superblock;
 use crate::join;
 use crate::layout::{LiveRecord, LiveRecords, Replicated};
+use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
 /// Bytes that are copied at once, beyond the first record.
@@ -48,6 +52,10 @@ pub(super) struct Joining<L> {
     failure: Cell<Option<DeviceError>>,
     /// What is being copied to it now.
     copied: Cell<Option<Extent>>,
+    /// Whether it is about to take the place: nothing is begun until it has.
+    is_closing: Cell<bool>,
+    /// What the others were given, too, and it has not answered.
+    under_way: Cell<usize>,
     /// Records that need not be copied any more, and that had to.
     done_records: Cell<u64>,
     records: Cell<u64>,
@@ -64,8 +72,32 @@ impl<L> Joining<L> {
         extent.is_some_and(|extent| self.copied.get().is_some_and(|copied| copied.overlaps(&extent)))
     }
 
+    /// Whether it is about to take the place.
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing.get()
+    }
+
+    /// It is given something, and has not answered before this is dropped.
+    pub(super) fn begin<'a>(&'a self, changed: &'a Notify) -> UnderWay<'a> {
+        self.under_way.set(self.under_way.get() + 1);
+        UnderWay { under_way: &self.under_way, changed }
+    }
+
     fn check(&self) -> Result<(), DeviceError> {
         self.failure.get().map_or(Ok(()), Err)
+    }
+}
+
+/// Something that a device was given.
+pub(super) struct UnderWay<'a> {
+    under_way: &'a Cell<usize>,
+    changed: &'a Notify,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.under_way.set(self.under_way.get() - 1);
+        self.changed.all();
     }
 }
 
@@ -84,8 +116,42 @@ pub struct LogCopyStatus {
 pub struct LogCopy<E: Env, L: Device, W: Witness> {
     logs: LogDeviceJournal<E, L, W>,
     joining: Rc<Joining<L>>,
-    /// The first record that it was given as the others were.
+}
+
+/// What is copied of one log.
+struct Part {
+    records: Weak<dyn LiveRecords>,
+    /// The first that was there.
+    first: u64,
+    /// The first that the new device was given as the others were, or a later one.
     end: u64,
+}
+
+impl Part {
+    /// Who knows which records count, unless the volume is closed by now.
+    fn records(&self) -> Result<Rc<dyn LiveRecords>, Error> {
+        self.records.upgrade().ok_or_else(not_open)
+    }
+
+    /// Records from `next` on that lie one behind another: some, unless none has to be copied any more.
+    fn piece_from(&self, next: u64, records: &dyn LiveRecords) -> Vec<LiveRecord> {
+        let (mut piece, mut next): (Vec<LiveRecord>, u64) = (Vec::new(), next);
+        while let Some(record) = records.first_from(next).filter(|record| record.sequence < self.end) {
+            if let (Some(first), Some(last)) = (piece.first(), piece.last()) {
+                let is_next = record.offset == last.offset + last.len;
+                if !is_next || record.offset + record.len - first.offset > PIECE_BYTES {
+                    break;
+                }
+            }
+            piece.push(record);
+            next = record.sequence + 1;
+        }
+        piece
+    }
+}
+
+fn not_open() -> Error {
+    Error::Unusable("the volume is not open".to_owned())
 }
 
 impl<E: Env, L: Device, W: Witness> fmt::Debug for LogCopy<E, L, W> {
@@ -118,8 +184,6 @@ impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
         inner.limited(founding).await?;
         let head = inner.limited(async { Ok(read_log_head(&device).await) }).await?;
         inner.check_joins(place, &device)?;
-        let records = inner.records()?;
-        let end = records.next_sequence();
         let joining = Rc::new(Joining {
             place,
             device: Rc::new(device),
@@ -127,12 +191,19 @@ impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
             counts: Cell::default(),
             failure: Cell::default(),
             copied: Cell::default(),
+            is_closing: Cell::default(),
+            under_way: Cell::default(),
             done_records: Cell::default(),
             records: Cell::new(1),
         });
         inner.joining.replace(Some(Rc::clone(&joining)));
         inner.events.note(Event::LogCopyBegun { place });
-        Ok(LogCopy { logs: self.clone(), joining, end })
+        Ok(LogCopy { logs: self.clone(), joining })
+    }
+
+    /// Who can tell which records of the stripe log count, from now on.
+    pub(super) fn copy_stripes_with(&self, records: Rc<dyn LiveRecords>) {
+        self.0.stripes.replace(Some(records));
     }
 
     /// How far a device is that is copied to, if there is one.
@@ -168,7 +239,8 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
             return unusable("another log device is being replaced: try again once that has ended");
         }
         let (geometry, needed) = (device.geometry(), self.geometry);
-        if geometry.size_bytes < self.records()?.room_end().saturating_add(DATA_OFFSET) {
+        let room_end = self.logs_that_count()?.iter().map(|records| records.room_end()).max();
+        if geometry.size_bytes < room_end.unwrap_or(0).saturating_add(DATA_OFFSET) {
             return unusable("the new log device is smaller than the log");
         }
         if geometry.sector_bytes > needed.sector_bytes || needed.atomic_sectors && !geometry.atomic_sectors {
@@ -177,10 +249,12 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         Ok(self.check_alive()?)
     }
 
-    /// Who knows which records count.
-    fn records(&self) -> Result<Rc<dyn LiveRecords>, Error> {
-        let records = self.records.borrow().as_ref().and_then(Weak::upgrade);
-        records.ok_or_else(|| Error::Unusable("the volume is not open".to_owned()))
+    /// Who knows which records count: of the journal, and of the stripe log where there is one.
+    fn logs_that_count(&self) -> Result<Vec<Rc<dyn LiveRecords>>, Error> {
+        let journal = self.records.borrow().as_ref().and_then(Weak::upgrade);
+        let journal = journal.ok_or_else(not_open)?;
+        let stripes = self.stripes.borrow().clone().filter(|_| !is_planted(Bug::StripesLogNotCopied));
+        Ok([journal].into_iter().chain(stripes).collect())
     }
 
     /// A device that is copied to does not take the place; whether it is one. Where it counts by now, that is a loss.
@@ -238,14 +312,22 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
 
     /// Copies what was there when it began, and makes that durable.
     async fn copy(&self, bytes_per_s: u64) -> Result<(), Error> {
-        let inner = &*self.logs.0;
-        // What was under way then went past the new one.
-        inner.records()?.durable_before(self.end).await?;
+        let (inner, mut parts) = (&*self.logs.0, Vec::new());
+        for records in inner.logs_that_count()? {
+            // What was under way when it began went past the new one.
+            let end = records.durable_by_now().await?;
+            let first = records.first_from(0).map_or(end, |record| record.sequence.min(end));
+            parts.push(Part { records: Rc::downgrade(&records), first, end });
+        }
+        self.joining.records.set(parts.iter().map(|part| part.end - part.first).sum());
         for copy in 0..LOG_COPIES {
             self.copy_superblock(log_copy_offset(copy)).await?;
         }
         if !is_planted(Bug::LogCopyCountsEarly) {
-            self.copy_records(bytes_per_s).await?;
+            let mut pace = Pace { began_ns: inner.env.now_ns(), bytes_per_s, copied_bytes: 0 };
+            for part in &parts {
+                self.copy_records(part, &mut pace).await?;
+            }
         }
         if !is_planted(Bug::LogCopyUnflushed) {
             inner.limited(self.joining.device.flush(FlushScope::Whole)).await?;
@@ -253,10 +335,17 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
         Ok(self.joining.check()?)
     }
 
-    /// Its head says that it counts from now on.
+    /// Has nothing begun from now on, waits for what is under way, and has its head say that it counts.
     async fn count(&self) -> Result<(), Error> {
-        self.logs.0.count(&self.joining).await?;
-        Ok(self.joining.check()?)
+        let (inner, joining) = (&*self.logs.0, &self.joining);
+        joining.is_closing.set(!is_planted(Bug::StripesLogCopyUnanswered));
+        let is_over = || joining.under_way.get() == 0 || joining.failure.get().is_some();
+        if joining.is_closing() {
+            inner.changed.until(|| is_over().then_some(())).await;
+        }
+        joining.check()?;
+        inner.count(joining).await?;
+        Ok(joining.check()?)
     }
 
     /// It has the place, and whoever had it is lost for good.
@@ -271,6 +360,7 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
         if !is_planted(Bug::LogCopyOldCounts) {
             inner.note_loss();
         }
+        inner.changed.all();
     }
 
     /// Copies the superblock at this place, the newest that a device holds there; zeros, where none holds one.
@@ -307,30 +397,29 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
         self.logs.0.in_sync().map(|(place, _)| place).collect()
     }
 
-    async fn copy_records(&self, bytes_per_s: u64) -> Result<(), Error> {
+    /// Copies the records of one log.
+    async fn copy_records(&self, part: &Part, pace: &mut Pace) -> Result<(), Error> {
         let (inner, joining) = (&*self.logs.0, &self.joining);
-        let began_ns = inner.env.now_ns();
-        let first = inner.records()?.first_from(0).map_or(self.end, |record| record.sequence);
-        let (mut next, mut copied_bytes, mut tries) = (first, 0u64, 0);
-        joining.records.set(self.end.saturating_sub(first));
+        let (done_before, mut next, mut tries) = (joining.done_records.get(), part.first, 0);
         loop {
-            joining.done_records.set(next.saturating_sub(first));
+            joining.done_records.set(done_before + next.min(part.end) - part.first);
             joining.check()?;
-            let piece = self.piece_from(next)?;
-            let (Some(front), Some(last)) = (piece.first().copied(), piece.last()) else { return Ok(()) };
+            let records = part.records()?;
+            let is_live = |record: LiveRecord| records.first_from(record.sequence) == Some(record);
+            let piece = part.piece_from(next, &*records);
+            let (Some(&front), Some(last)) = (piece.first(), piece.last()) else {
+                joining.done_records.set(done_before + part.end - part.first);
+                return Ok(());
+            };
             let behind = last.sequence + 1;
-            match self.read_piece(&piece).await? {
-                Some(bytes) if self.is_live(front)? => {
+            let rest_ns = match self.read_piece(&*records, &piece).await? {
+                Some(bytes) if is_live(front) => {
                     self.write(front.offset, &bytes).await?;
                     (next, tries) = (behind, 0);
-                    copied_bytes += bytes.len() as u64;
-                    let due_ns = u128::from(copied_bytes) * 1_000_000_000 / u128::from(bytes_per_s.max(1));
-                    let took_ns = inner.env.now_ns().saturating_sub(began_ns);
-                    let ahead_ns = u64::try_from(due_ns).unwrap_or(u64::MAX).saturating_sub(took_ns);
-                    self.pause(ahead_ns).await;
+                    pace.ahead_ns(bytes.len() as u64, inner.env.now_ns())
                 }
                 // Others may have its room by now.
-                _ if !self.is_live(front)? => {}
+                _ if !is_live(front) => 0,
                 _ if tries == TRIES => {
                     let sequence = front.sequence;
                     return Err(Error::Unusable(format!(
@@ -340,9 +429,12 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
                 }
                 _ => {
                     tries += 1;
-                    self.pause(PAUSE_NS).await;
+                    PAUSE_NS
                 }
-            }
+            };
+            // Nobody keeps a volume open that is closed meanwhile.
+            drop(records);
+            self.pause(rest_ns).await;
         }
     }
 
@@ -353,40 +445,23 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
         join::first(given_up, inner.env.sleep(duration_ns)).await;
     }
 
-    /// Records from `next` on that lie one behind another: some, unless none has to be copied any more.
-    fn piece_from(&self, next: u64) -> Result<Vec<LiveRecord>, Error> {
-        let records = self.logs.0.records()?;
-        let (mut piece, mut next): (Vec<LiveRecord>, u64) = (Vec::new(), next);
-        while let Some(record) = records.first_from(next).filter(|record| record.sequence < self.end) {
-            if let (Some(first), Some(last)) = (piece.first(), piece.last()) {
-                let is_next = record.offset == last.offset + last.len;
-                if !is_next || record.offset + record.len - first.offset > PIECE_BYTES {
-                    break;
-                }
-            }
-            piece.push(record);
-            next = record.sequence + 1;
-        }
-        Ok(piece)
-    }
-
-    /// Whether a record is still to be copied: the tail has not passed it.
-    fn is_live(&self, record: LiveRecord) -> Result<bool, Error> {
-        Ok(self.logs.0.records()?.first_from(record.sequence) == Some(record))
-    }
-
     /// The bytes of these records, of which each is right; `None` where one is right nowhere.
-    async fn read_piece(&self, piece: &[LiveRecord]) -> Result<Option<Vec<u8>>, Error> {
+    async fn read_piece(
+        &self,
+        records: &dyn LiveRecords,
+        piece: &[LiveRecord],
+    ) -> Result<Option<Vec<u8>>, Error> {
         let mut all = Vec::new();
         // Many at once, as a rule, from a device that has all of them.
         if let (Some(first), Some(last)) = (piece.first(), piece.last()) {
             let len = last.offset + last.len - first.offset;
-            if let Some(bytes) = self.read_right(first.offset, len, piece).await? {
+            if let Some(bytes) = self.read_right(records, first.offset, len, piece).await? {
                 return Ok(Some(bytes));
             }
         }
         for record in piece {
-            match self.read_right(record.offset, record.len, std::slice::from_ref(record)).await? {
+            let alone = std::slice::from_ref(record);
+            match self.read_right(records, record.offset, record.len, alone).await? {
                 Some(bytes) => all.extend(bytes),
                 None => return Ok(None),
             }
@@ -397,6 +472,7 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
     /// These bytes from a device on which all of `piece`, which they are made of, is right.
     async fn read_right(
         &self,
+        records: &dyn LiveRecords,
         offset: u64,
         len: u64,
         piece: &[LiveRecord],
@@ -406,7 +482,6 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
             if self.logs.read_replica(copy, offset, &mut bytes).await.is_err() {
                 continue;
             }
-            let records = self.logs.0.records()?;
             let is_right = |record: &LiveRecord| {
                 let begin = (record.offset - offset) as usize;
                 records.is_it(*record, &bytes[begin..begin + record.len as usize])
@@ -428,5 +503,22 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
         joining.copied.set(None);
         inner.changed.all();
         Ok(written?)
+    }
+}
+
+/// How fast records are copied.
+struct Pace {
+    began_ns: u64,
+    bytes_per_s: u64,
+    copied_bytes: u64,
+}
+
+impl Pace {
+    /// So many more bytes were copied; how long to rest after them.
+    fn ahead_ns(&mut self, bytes: u64, now_ns: u64) -> u64 {
+        self.copied_bytes += bytes;
+        let due_ns = u128::from(self.copied_bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1));
+        let took_ns = now_ns.saturating_sub(self.began_ns);
+        u64::try_from(due_ns).unwrap_or(u64::MAX).saturating_sub(took_ns)
     }
 }

@@ -125,8 +125,10 @@ pub(super) struct Inner<E, L, W> {
     pub(super) changed: Notify,
     /// What is to take the place of a device, while it is copied to.
     pub(super) joining: RefCell<Option<Rc<Joining<L>>>>,
-    /// Who knows which records count.
+    /// Who knows which records of the journal count.
     pub(super) records: RefCell<Option<Weak<dyn LiveRecords>>>,
+    /// And which of the stripe log, where there is one.
+    pub(super) stripes: RefCell<Option<Rc<dyn LiveRecords>>>,
     /// Superblocks that were begun to be written, and that ended.
     pub(super) superblocks_begun: Cell<u64>,
     pub(super) superblocks_ended: Cell<u64>,
@@ -194,6 +196,7 @@ impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
             changed: Notify::default(),
             joining: RefCell::default(),
             records: RefCell::default(),
+            stripes: RefCell::default(),
             superblocks_begun: Cell::default(),
             superblocks_ended: Cell::default(),
         })))
@@ -381,6 +384,11 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         extent: Option<Extent>,
         change: impl Fn(Rc<L>) -> F,
     ) -> Result<(), DeviceError> {
+        let is_closing = || self.joining.borrow().as_ref().is_some_and(|joining| joining.is_closing());
+        // Boxed, as what follows of one that is copied to: it is seldom, and a request's task has room for each wait.
+        if is_closing() {
+            Box::pin(self.changed.until(|| (!is_closing()).then_some(()))).await;
+        }
         let mut devices: Vec<Rc<L>> = self.in_sync().filter_map(|(_, member)| member.device()).collect();
         if is_planted(Bug::LogWritesOne) {
             devices.truncate(1);
@@ -388,15 +396,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let joining = self.joining.borrow().clone().filter(|_| !is_planted(Bug::LogCopyMissesWrites));
         let copied = async {
             if let Some(joining) = &joining {
-                // In one order with what is copied there.
-                let is_free = || (!joining.is_copied(extent)).then_some(());
-                let change = async {
-                    self.changed.until(is_free).await;
-                    change(Rc::clone(&joining.device)).await
-                };
-                if let Err(error) = self.limited(change).await {
-                    self.fail_device(&joining.device, error);
-                }
+                Box::pin(self.on_joining(joining, extent, change(Rc::clone(&joining.device)))).await;
             }
         };
         let change = &change;
@@ -407,6 +407,24 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         }));
         join::both(taking_part, copied).await;
         self.losses_noted().await
+    }
+
+    /// Sends a request to one that is about to take part.
+    async fn on_joining(
+        &self,
+        joining: &Joining<L>,
+        extent: Option<Extent>,
+        change: impl Future<Output = Result<(), DeviceError>>,
+    ) {
+        let _under_way = joining.begin(&self.changed);
+        let change = async {
+            // In one order with what is copied there.
+            self.changed.until(|| (!joining.is_copied(extent)).then_some(())).await;
+            change.await
+        };
+        if let Err(error) = self.limited(change).await {
+            self.fail_device(&joining.device, error);
+        }
     }
 
     fn device(&self, place: usize) -> Result<Rc<L>, DeviceError> {

@@ -29,7 +29,7 @@ use crate::format::stripe_record::{ShardRange, StripeRecord};
 use crate::format::stripes::Stripes;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
-use crate::layout::Replicated;
+use crate::layout::{LiveRecord, Replicated};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 use crate::ring::EIO;
@@ -71,13 +71,16 @@ pub trait StripeRegion: 'static {
 /// A record whose room is not used again.
 #[derive(Debug)]
 struct Live {
-    sequence: u64,
-    offset: u64,
+    record: LiveRecord,
     /// The write of the ring that takes it home, once it has a number.
     write: Cell<Option<Mark>>,
 }
 
 impl Live {
+    fn sequence(&self) -> u64 {
+        self.record.sequence
+    }
+
     fn is_home(&self, settled: Mark) -> bool {
         self.write.get().is_some_and(|write| write <= settled)
     }
@@ -177,11 +180,12 @@ impl StripeLog {
         Entry { stripe, ranges, body }: Entry<'_>,
         settled: Mark,
     ) -> Result<u64, DeviceError> {
-        let sequence = self.next.get().max(1);
+        let sequence = self.next_sequence();
         self.next.set(sequence + 1);
-        self.live.borrow_mut().push_back(Live { sequence, offset, write: Cell::default() });
-        self.at.set(offset + PAGE_BYTES + body.len() as u64);
-        let floor = self.live.borrow().iter().find(|live| !live.is_home(settled)).map(|live| live.sequence);
+        let live = LiveRecord { sequence, offset, len: PAGE_BYTES + body.len() as u64 };
+        self.live.borrow_mut().push_back(Live { record: live, write: Cell::default() });
+        self.at.set(offset + live.len);
+        let floor = self.live.borrow().iter().find(|live| !live.is_home(settled)).map(Live::sequence);
         let (volume, ranges, floor) = (self.volume.get(), ranges.to_vec(), floor.unwrap_or(sequence));
         let region_bytes = region.size_bytes();
         let record = StripeRecord {
@@ -229,7 +233,7 @@ impl StripeLog {
         let live = self.live.borrow();
         let at = self.at.get();
         let fits = |offset: u64, end: u64| offset.checked_add(len + kept).is_some_and(|to| to <= end);
-        let (first, second) = match live.front().map(|live| live.offset) {
+        let (first, second) = match live.front().map(|live| live.record.offset) {
             None => ((at, size_bytes), (0, size_bytes)),
             Some(oldest) if oldest < at => ((at, size_bytes), (0, oldest)),
             Some(oldest) => ((at, oldest), (at, oldest)),
@@ -240,9 +244,11 @@ impl StripeLog {
     /// This write of the ring takes a record home.
     pub(super) fn note_write(&self, record: u64, write: Mark) {
         let write = if is_planted(Bug::StripesFreedEarly) { Mark::default() } else { write };
-        if let Some(live) = self.live.borrow().iter().find(|live| live.sequence == record) {
+        let live = self.live.borrow();
+        if let Some(live) = live.get(first_from(&live, record)).filter(|live| live.sequence() == record) {
             live.write.set(Some(write));
         }
+        drop(live);
         self.changed.all();
     }
 
@@ -259,9 +265,30 @@ impl StripeLog {
         }
     }
 
+    /// The number of the record that comes next.
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.next.get().max(1)
+    }
+
     /// The number of the oldest record whose room is not used again.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.live.borrow().front().map(|live| live.sequence)
+        self.live.borrow().front().map(Live::sequence)
+    }
+
+    /// The first record from `sequence` on whose room is not used again.
+    pub(super) fn first_live_from(&self, sequence: u64) -> Option<LiveRecord> {
+        let live = self.live.borrow();
+        live.get(first_from(&live, sequence)).map(|live| live.record)
+    }
+
+    /// Whether `bytes` are this record, whole.
+    pub(super) fn is_record(&self, stripes: &Stripes, record: LiveRecord, bytes: &[u8]) -> bool {
+        let Some((head, body)) = bytes.split_at_checked(PAGE) else { return false };
+        StripeRecord::decode(head, stripes).is_some_and(|found| {
+            (found.volume, found.sequence) == (self.volume.get(), record.sequence)
+                && found.offset.is_none_or(|offset| offset == record.offset)
+                && found.restore(&mut body.to_vec())
+        })
     }
 
     /// Waits until the oldest record has a write that takes it home.
@@ -349,8 +376,11 @@ impl StripeLog {
         self.live.borrow_mut().clear();
         let counting: Vec<Logged> = found.into_values().filter(|it| it.record.sequence >= floor).collect();
         let live = counting.iter().map(|Logged { record, body_at, .. }| Live {
-            sequence: record.sequence,
-            offset: body_at - PAGE_BYTES,
+            record: LiveRecord {
+                sequence: record.sequence,
+                offset: body_at - PAGE_BYTES,
+                len: PAGE_BYTES + record.body_bytes(),
+            },
             write: Cell::new(Some(replayed)),
         });
         self.live.borrow_mut().extend(live);
@@ -447,6 +477,11 @@ impl Ahead<'_> {
         into.copy_from_slice(&self.bytes[(offset - self.start) as usize..][..into.len()]);
         Ok(())
     }
+}
+
+/// Which of these, which are in order, is the first from `sequence` on.
+fn first_from(live: &VecDeque<Live>, sequence: u64) -> usize {
+    live.partition_point(|live| live.sequence() < sequence)
 }
 
 /// Records that follow one another, as one.

@@ -16,13 +16,6 @@ use crate::volume::slot::Slot;
 impl Mirror {
     /// That another log device can take the place of that at `place`; that one itself, if `by_itself`.
     pub(in crate::volume) fn check_log_can_go(&self, place: usize, by_itself: bool) -> Result<(), Error> {
-        if self.options.stripes.is_some() {
-            return Err(Error::Unusable(
-                "changes of stripes are logged on its log devices, and are not copied to another: stop its server, and then \
-                 replace it"
-                    .to_owned(),
-            ));
-        }
         if self.logs.copying().is_some() {
             return Err(Error::Unusable(
                 "another log device is being replaced: try again once that has ended".to_owned(),

@@ -10,6 +10,7 @@
 //!   right_page.rs  which of what can be read is right, for parity and rebuilds
 //!   one_version.rs whether members hold one version of a row that is known in part
 //!   replay.rs      what an opening does with the stripe log
+//!   live_records.rs what another log device is given of it
 //! ```
 //!
 //! 1. A change of a stripe is one write of the ring: the data shards and all parity shards, each on its member in its turn.
@@ -21,6 +22,7 @@
 
 mod change;
 mod compute;
+mod live_records;
 mod one_version;
 mod pending;
 mod read;
@@ -33,6 +35,7 @@ use std::cell::Cell;
 
 use evenkeel_erasure::Code;
 
+pub(super) use self::live_records::LoggedStripes;
 use self::pending::{ByStripe, Computing, Pending};
 use self::row_write::RowWrite;
 use super::Inner;
