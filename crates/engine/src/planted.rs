@@ -110,6 +110,8 @@ crate::planted_bugs! {
     StripesLogNotCopied = "stripes-log-not-copied",
     /// Nothing is left in the log of stripes for a log device that is copied to: older records that it has may count.
     StripesLogCopyUnmarked = "stripes-log-copy-unmarked",
+    /// Nothing is left there behind what is copied: what the new one lacks, as it was unnecessary by then, may count.
+    StripesLogCopyUnclosed = "stripes-log-copy-unclosed",
     /// A log device that is copied to takes the place though it has not answered everything. Others than those of stripes have
     /// less under way at a time: it hardly shows there.
     StripesLogCopyUnanswered = "stripes-log-copy-unanswered",

@@ -234,14 +234,38 @@ fn log_devices_are_replaced_under_load_and_then_one_new_one_is_enough() {
 }
 
 #[test]
+fn it_grows_with_all_of_its_members_while_it_is_served_and_not_and_two_may_be_lost_then() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(6, SIZE));
+    let before = fs::metadata(scene.path("disk/member-0")).unwrap().len();
+    says(&scene.done("grow disk --size 48m --dry-run").stdout, &["member-0", "member-5"]);
+    assert_eq!(fs::metadata(scene.path("disk/member-0")).unwrap().len(), before, "a dry run");
+    scene.done("grow disk --size 48m");
+    let after = fs::metadata(scene.path("disk/member-5")).unwrap().len();
+    // A quarter of what is new for each, beside the table.
+    assert!((4 << 20..5 << 20).contains(&(after - before)), "{before} {after}");
+    let behind = noise(7, 16 << 20);
+    write(&volume.socket(), SIZE as u64, &behind);
+    server.stop();
+    // Not without all of them.
+    scene.take_away("member-4");
+    says(&scene.refused("grow disk --size 64m"), &["member-4", "grows with all of its members"]);
+    scene.bring_back("member-4");
+    scene.done("grow disk --size 64m");
+    ["member-0", "member-3"].iter().for_each(|name| scene.take_away(name));
+    let whole = [noise(6, SIZE), behind, vec![0; 16 << 20]].concat();
+    volume.expect_contents(TURNS, &whole);
+}
+
+#[test]
 fn what_stripes_cannot_do_is_refused_in_words() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let server = volume.serve(TURNS);
     write(&volume.socket(), 0, &noise(5, SIZE));
-    says(&scene.refused("grow disk --size 64m"), &["rs:4+2 does not grow", "copy the contents"]);
     server.stop();
-    says(&scene.refused("grow disk --size 64m"), &["rs:4+2 does not grow", "copy the contents"]);
     says(&scene.refused("salvage disk found"), &["single and mirror, and not rs:4+2"]);
     says(&scene.refused("renew-log disk"), &["rs:4+2 cannot be made once more", "bring one of them back"]);
     volume.expect_contents(TURNS, &noise(5, SIZE));

@@ -217,11 +217,12 @@ pub trait LiveRecords {
     /// Where the room for records ends.
     fn room_end(&self) -> u64;
 
-    /// Answers a number once every record before it is durable: those among them that were begun by now.
+    /// Answers a number, once every record below it is durable; of these are all that were begun before this was called.
+    /// Whoever gives up waiting leaves nothing half done.
     fn durable_by_now(&self) -> Pin<Box<dyn Future<Output = Result<u64, Error>> + '_>>;
 
-    /// The first record from `sequence` on that is not behind the tail, of those that are durable. It stays where it is until
-    /// the tail has passed it.
+    /// The first record from `sequence` on that the tail has not passed. It stays where it is until then. Below a number that
+    /// [`Self::durable_by_now`] answered it is durable.
     fn first_from(&self, sequence: u64) -> Option<LiveRecord>;
 
     /// Whether `bytes` are that record, whole.

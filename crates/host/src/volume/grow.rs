@@ -3,7 +3,7 @@
 //! The order, and the crash that each step survives:
 //!
 //! 1. What can refuse is asked first: the volume, whether its log suffices; each member, whether it has the room. Of a
-//!    mirror all members have to take part.
+//!    ring all members have to take part.
 //! 2. The files of the members are made longer, with all their room unless they are sparse. Where one cannot be, all are
 //!    as long as they were. After a cut they may be longer than the volume needs: it opens, and the same command goes on.
 //! 3. The volume grows ([`evenkeel_engine::volume::Volume::grow`]): from one superblock on it has its new size.
@@ -181,7 +181,7 @@ fn growth_error(folder: &Path, source: Error) -> VolumeError {
     }
 }
 
-/// That a mirror cannot grow without the member at `place`, and `why` it is without it.
+/// That a ring cannot grow without the member at `place`, and `why` it is without it.
 fn without(folder: &Path, place: &Place, why: &str, is_rebuilt: bool) -> VolumeError {
     let folder = Place::from(folder.to_owned()).quoted();
     let remedy = match is_rebuilt {
@@ -191,7 +191,7 @@ fn without(folder: &Path, place: &Place, why: &str, is_rebuilt: bool) -> VolumeE
     VolumeError::Refused(format!("{why}; a volume grows with all of its members")).with(remedy)
 }
 
-/// That all members of an open mirror take part, and lack nothing.
+/// That all members of an open ring take part, and lack nothing.
 fn check_members(folder: &Path, mirror: &Mirror) -> Result<(), VolumeError> {
     for member in mirror.members() {
         let (is_rebuilt, what) = match member.status.state {
@@ -234,20 +234,14 @@ fn needed(
     description: &Description,
     growth: &Growth,
 ) -> Result<Vec<Needed>, VolumeError> {
-    if description.layout.striped().is_some() {
-        return Err(VolumeError::Refused(format!(
-            "{}: a volume of layout {} does not grow; make a larger one and copy the contents",
-            folder.display(),
-            description.layout
-        )));
-    }
     let before_bytes = match description.layout.is_ring() {
         false => 0,
         true => ring_head::DATA_OFFSET + description.region_bytes(),
     };
+    let needed_bytes = description.layout.member_bytes(growth.home_bytes).saturating_add(before_bytes);
     let drives = below.home_drives(folder, description)?;
     let each = drives.into_iter().map(|(place, drive)| {
-        let needed = Needed::of(place, drive, growth.home_bytes.saturating_add(before_bytes))?;
+        let needed = Needed::of(place, drive, needed_bytes)?;
         needed.check().map(|()| needed)
     });
     each.collect()

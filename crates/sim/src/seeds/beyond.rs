@@ -7,6 +7,7 @@
 //! | the same pages rot on every member | these pages are reported, the others are served |
 //! | all members, all log devices, or both die or fall silent while it is used | it stops, and acknowledges nothing any more; once they are well, everything is there |
 //! | all log devices are what they were at some moment of the last opening, and it ended in order or went on for some checkpoints | it refuses; with what they were in the end, everything is there |
+//! | after a cut the log of stripes cannot be read whole on any log device | it refuses, or what it serves is right; once it can be read, everything is there |
 //! | a start with the log device alone whose place another one took in the last run (`Machine::start_with_retired`) | as of the first two; where it refuses, the game goes on as if it had not been tried |
 //! | a start without those that have everything (`Machine::false_start`), between any two runs | as of the first two; where it refuses, the game goes on as if it had not been tried |
 
@@ -56,6 +57,8 @@ pub enum Beyond {
         /// Whether that opening ended in order.
         ended_in_order: bool,
     },
+    /// After a cut, a part of the log of stripes cannot be read on any log device. It is drawn for stripes alone.
+    StripeLogUnread,
 }
 
 impl Beyond {
@@ -89,6 +92,7 @@ impl<T: Seeded> Machine<T> {
                 self.all_die(kinds.into_iter().filter(|(dies, _)| *dies).map(|(_, kind)| kind).collect())
             }
             Beyond::LogsPutBack { ended_in_order } => self.put_logs_back(ended_in_order),
+            Beyond::StripeLogUnread => self.leave_stripe_log_unread(),
         }
     }
 
@@ -232,6 +236,40 @@ impl<T: Seeded> Machine<T> {
         self.run_well(CutPlan::default(), Work::Heal)?;
         self.settle(CutKind::PowerCut);
         Ok(self.disks.iter().all(|disk| disk.is_complete))
+    }
+
+    fn leave_stripe_log_unread(&mut self) -> Result<(), Violation> {
+        let Some(zone) = self.setup.testbed.stripe_log() else { return Ok(()) };
+        if !self.heal_all()? {
+            return Ok(());
+        }
+        let at_event = Some(self.random.below(self.run_events));
+        self.run_well(CutPlan { at_event, kind: CutKind::PowerCut }, Work::Clients)?;
+        self.settle(CutKind::PowerCut);
+        // Beside what rotted, or lacks something, more may be missing.
+        if !self.disks.iter().all(|disk| disk.is_complete) {
+            return Ok(());
+        }
+        let middle = self.random.below(zone.len / PAGE_BYTES) * PAGE_BYTES;
+        let unread = match self.random.coin() {
+            true => Extent::new(zone.offset, middle),
+            false => Extent::new(zone.offset + middle, zone.len - middle),
+        };
+        let before = self.disks.clone();
+        let logs: Vec<usize> = self.of(Kind::Log).collect();
+        for number in logs {
+            let mut image = before[number].image.borrow().clone();
+            image.make_unreadable(unread);
+            self.disks[number].image = Rc::new(RefCell::new(image));
+        }
+        self.note(|| format!("of the log of stripes {unread:?} cannot be read on any log device"));
+        let mut rules = Rules::none(self.setup.habits.places, Floor::Durable);
+        rules.may_refuse = true;
+        if self.look_beyond(&self.all_well(), rules, Beside::default())?.refused {
+            self.disks = before;
+            self.settle(CutKind::Kill);
+        }
+        self.run_well(CutPlan::default(), Work::Heal).map(drop)
     }
 
     /// The generation of the newest superblock on any log device.

@@ -5,7 +5,7 @@ use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 
 use super::beyond::Beyond;
-use super::setup::{draw_log_bytes, draw_places, draw_tuning};
+use super::setup::{GROWS, STRIPED_GROWS, draw_log_bytes, draw_places, draw_tuning};
 use super::{Machine, Outcome, Seeded, Setup, simulate};
 use crate::growing::Growths;
 use crate::latency::Latency;
@@ -90,7 +90,7 @@ impl Seeded for Mirror {
             growths: Growths { first_bytes: places.volume_bytes(), ..Growths::default() },
             latency: Latency { slow_writes_one_in: *random.pick(&[0, 0, 5, 30]), ..Latency::default() },
         };
-        setup.perhaps_growing()
+        setup.perhaps_growing(GROWS)
     }
 
     fn simulate(setup: Setup<Self>, is_told: bool) -> (Vec<String>, Result<Outcome, Violation>) {
@@ -102,6 +102,24 @@ impl Seeded for Mirror {
     }
 }
 
+/// Seeds of stripes, with two cuts, that broke a promise once.
+pub const STRIPED_ONCE_BROKEN: [(u64, (usize, usize)); 14] = [
+    (602, (4, 2)),
+    (1217, (4, 2)),
+    (1774, (4, 2)),
+    (2031, (4, 2)),
+    (2332, (4, 2)),
+    (3534, (2, 1)),
+    (10_741, (4, 2)),
+    (50_002_137, (4, 2)),
+    (70_006_888, (4, 2)),
+    (71_016_943, (4, 2)),
+    (80_008_632, (4, 2)),
+    (50_100_543, (2, 1)),
+    (60_013_652, (2, 1)),
+    (85_033_637, (2, 1)),
+];
+
 /// What a seed stands for on a ring with stripes.
 pub fn draw_striped(seed: u64, cuts: u32, (data, parity): (usize, usize)) -> Setup<Mirror> {
     let mut setup = Mirror::draw(seed, cuts, Some(data + parity));
@@ -111,9 +129,9 @@ pub fn draw_striped(seed: u64, cuts: u32, (data, parity): (usize, usize)) -> Set
     setup.create.size_bytes = setup.habits.places.volume_bytes();
     setup.growths = Growths { first_bytes: setup.habits.places.volume_bytes(), ..Growths::default() };
     if setup.ending == Beyond::RotEverywhere {
-        setup.ending = Beyond::Nothing;
+        setup.ending = Beyond::StripeLogUnread;
     }
-    setup
+    setup.perhaps_growing(STRIPED_GROWS)
 }
 
 /// Turns so short that a run has many, and a rebuild of many pieces.

@@ -32,7 +32,7 @@ use crate::testbed::Testbed;
 pub use machine::Machine;
 use machine::Work;
 pub(crate) use mirror::draw_ring;
-pub use mirror::draw_striped;
+pub use mirror::{STRIPED_ONCE_BROKEN, draw_striped};
 pub use setup::Setup;
 pub use single::trouble;
 

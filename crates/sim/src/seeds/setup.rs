@@ -92,7 +92,8 @@ impl<T: Seeded> Setup<T> {
     /// what they were.
     pub(super) fn logs_replaced_share(&self) -> f64 {
         let may = self.testbed.log_drives() > 0;
-        if may && Random::new(self.seed ^ 0x109d).chance(0.4) { 0.8 } else { 0.0 }
+        let salt = if self.testbed.stripe_log().is_some() { STRIPED_LOGS_REPLACED } else { 0x109d };
+        if may && Random::new(self.seed ^ salt).chance(0.4) { 0.8 } else { 0.0 }
     }
 
     /// Of a drive of so many bytes.
@@ -101,9 +102,9 @@ impl<T: Seeded> Setup<T> {
         Geometry { size_bytes, sector_bytes, atomic_sectors }
     }
 
-    /// The same, where one of five volumes is made small and grows.
-    pub(super) fn perhaps_growing(mut self) -> Self {
-        let mut random = Random::new(self.seed ^ 0x6707);
+    /// The same, where one of five volumes is made small and grows; which of them, the salt says.
+    pub(super) fn perhaps_growing(mut self, salt: u64) -> Self {
+        let mut random = Random::new(self.seed ^ salt);
         if random.chance(0.2)
             && let Some(growths) = Growths::draw(&self.habits, &mut random)
         {
@@ -113,6 +114,14 @@ impl<T: Seeded> Setup<T> {
         self
     }
 }
+
+/// Which volumes grow.
+pub(super) const GROWS: u64 = 0x6707;
+
+/// Which of those with stripes do, and of which the log devices are replaced: none of [`super::STRIPED_ONCE_BROKEN`], which are
+/// what they were before seeds had that.
+pub(super) const STRIPED_GROWS: u64 = 0x670b;
+const STRIPED_LOGS_REPLACED: u64 = 0x1_0226;
 
 /// Bytes of a log that such drives leave enough room in, and that a run or two fill.
 pub(crate) fn draw_log_bytes(atomic_sectors: bool, sector_bytes: u32, random: &mut Random) -> u64 {

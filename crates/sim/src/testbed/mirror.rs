@@ -61,8 +61,8 @@ impl Mirror {
         self.ring.stripes.map_or(0, |stripes| LARGEST_CHANGES * largest_bytes(stripes))
     }
 
-    /// Where the log of stripes is on each log device.
-    fn stripe_log(&self) -> Extent {
+    /// Where the log of stripes is, from the begin of each log device's journal.
+    fn stripe_log_zone(&self) -> Extent {
         Extent::new(self.journal_bytes, self.stripe_log_bytes())
     }
 
@@ -108,9 +108,7 @@ impl Testbed for Mirror {
     const IS_REDUNDANT: bool = true;
 
     fn drives(&self, create: &CreateOptions) -> Vec<(Kind, u64)> {
-        let home_bytes = self.home_bytes(create);
-        let share_bytes =
-            self.ring.stripes.map_or(home_bytes, |it| it.member_bytes(home_bytes).expect("it fits"));
+        let share_bytes = self.share_bytes(self.home_bytes(create));
         let member = (Kind::Pages, share_bytes + self.data_offset(Kind::Pages));
         let journal_bytes = log_drive_bytes(create);
         let is_told = self.ring.stripes.is_none() || self.journal_bytes == journal_bytes;
@@ -154,6 +152,11 @@ impl Testbed for Mirror {
         }
     }
 
+    fn stripe_log(&self) -> Option<Extent> {
+        let Extent { offset, len } = self.stripe_log_zone();
+        (len > 0).then(|| Extent::new(offset + self.data_offset(Kind::Log), len))
+    }
+
     fn superblocks(&self, kind: Kind, _layout: &Layout) -> Vec<u64> {
         match kind {
             Kind::Pages if self.is_log_spread() => log_superblocks(ring_head::DATA_OFFSET),
@@ -164,8 +167,8 @@ impl Testbed for Mirror {
 
     fn any_zone(&self, kind: Kind, layout: &Layout, random: &mut Random) -> Extent {
         let shifted = |zone: Extent| Extent::new(zone.offset + self.data_offset(kind), zone.len);
-        if let (Kind::Pages, Some(stripes)) = (kind, self.ring.stripes) {
-            let share_bytes = stripes.member_bytes(layout.home_bytes).expect("it fits");
+        if kind == Kind::Pages && self.ring.stripes.is_some() {
+            let share_bytes = self.share_bytes(layout.home_bytes);
             let page = random.below(share_bytes / PAGE_BYTES);
             return shifted(Extent::new(page * PAGE_BYTES, PAGE_BYTES));
         }
@@ -202,7 +205,7 @@ impl Testbed for Mirror {
         let watch = self.watch();
         let (ring, devices) = self.ring_and_devices(env.clone(), &watch, drives)?;
         let logs = SimLogs::open(env.clone(), devices, ring.clone(), self.ring.answer_max_ns).await?;
-        logs.log_stripes_of(&ring, self.stripe_log());
+        logs.log_stripes_of(&ring, self.stripe_log_zone());
         let (home, log) = (Rc::new(ring.clone()), Rc::new(logs.clone()));
         let volume = Volume::open(env, arena, home, log, true, options).await?;
         Ok((volume, OpenMirror { ring, logs, watch }))
@@ -229,6 +232,10 @@ impl Testbed for Mirror {
                 Status { state, has_failed: failure.is_some(), is_caught_up: false }
             }
         }
+    }
+
+    fn share_bytes(&self, home_bytes: u64) -> u64 {
+        self.ring.stripes.map_or(home_bytes, |it| it.member_bytes(home_bytes).expect("it fits"))
     }
 
     fn offered_bytes(&self, opened: &OpenMirror) -> u64 {

@@ -90,6 +90,9 @@ pub trait Testbed: Debug + Copy + 'static {
     /// Where on a drive of this kind the zones of the layout begin.
     fn data_offset(&self, kind: Kind) -> u64;
 
+    /// Where on the log's drives changes of stripes are logged, if they are.
+    fn stripe_log(&self) -> Option<Extent>;
+
     /// Where on a drive of this kind the superblocks are.
     fn superblocks(&self, kind: Kind, layout: &Layout) -> Vec<u64>;
 
@@ -116,6 +119,9 @@ pub trait Testbed: Debug + Copy + 'static {
 
     /// What an open layout says of a drive.
     fn status(&self, opened: &Self::Opened, number: usize) -> Status;
+
+    /// Bytes that each drive with pages needs behind [`Self::data_offset`], for so many of the layout.
+    fn share_bytes(&self, home_bytes: u64) -> u64;
 
     /// Bytes that an open layout offers for pages, and what belongs to them.
     fn offered_bytes(&self, opened: &Self::Opened) -> u64;

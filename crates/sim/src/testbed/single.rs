@@ -74,6 +74,10 @@ impl Testbed for Single {
         0
     }
 
+    fn stripe_log(&self) -> Option<Extent> {
+        None
+    }
+
     fn superblocks(&self, kind: Kind, layout: &Layout) -> Vec<u64> {
         match kind {
             Kind::Pages => (0..HOME_COPIES).map(|copy| layout.home_copy_offset(copy)).collect(),
@@ -110,6 +114,10 @@ impl Testbed for Single {
 
     fn status(&self, _home: &SimDrive, _number: usize) -> Status {
         Status { state: MemberState::InSync, has_failed: false, is_caught_up: false }
+    }
+
+    fn share_bytes(&self, home_bytes: u64) -> u64 {
+        home_bytes
     }
 
     fn offered_bytes(&self, home: &SimDrive) -> u64 {

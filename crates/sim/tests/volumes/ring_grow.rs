@@ -1,4 +1,4 @@
-//! A mirror that grows: with all of its members or not at all, and at any cut with its old size or the new one,
+//! A ring that grows: with all of its members or not at all, and at any cut with its old size or the new one,
 //! whichever member and log device are lost with it.
 
 use std::cell::Cell;
@@ -13,11 +13,13 @@ use evenkeel_engine::volume::{ScrubMode, check};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::SharedImage;
 use evenkeel_sim::random::Random;
+use evenkeel_sim::testbed::Testbed;
 
 const PAGES: u64 = 64;
 
 fn make_room(volume: &RingVolume, plan: &Plan, members: &[SharedImage], size_bytes: u64) {
-    let needed = volume.plan_growth(size_bytes).unwrap().home_bytes + plan.data_offset();
+    let share = plan.testbed.share_bytes(volume.plan_growth(size_bytes).unwrap().home_bytes);
+    let needed = share + plan.data_offset();
     for (place, member) in members.iter().enumerate() {
         if member.borrow().geometry().size_bytes < needed {
             member.borrow_mut().enlarge(needed, Some(&mut Random::new(place as u64)));
@@ -53,7 +55,10 @@ fn grow_and_cut(machine: &mut Machine, cut: CutPlan, size_bytes: u64) -> (bool, 
 #[test]
 fn a_cut_with_the_loss_of_any_member_and_log_device_leaves_the_old_size_or_the_new_one() {
     let size_bytes = 700 * PAGE;
-    for plan in [Plan::mirror(2, 2), Plan::mirror(3, 2), Plan::with_log_on_members(2)] {
+    let striped = [Plan::striped(2, 1, 2), Plan::striped(4, 2, 2)];
+    for plan in
+        [Plan::mirror(2, 2), Plan::mirror(3, 2), Plan::with_log_on_members(2)].into_iter().chain(striped)
+    {
         let mut sizes = [0, 0];
         for at_event in (0..).step_by(3) {
             let (mut machine, mut bytes) = filled(plan, 3);

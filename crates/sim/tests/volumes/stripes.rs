@@ -12,7 +12,7 @@ use evenkeel_engine::ring::{MemberState, MemberStatus, Policy};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
-use evenkeel_sim::seeds::{draw_striped, run};
+use evenkeel_sim::seeds::{STRIPED_ONCE_BROKEN, draw_striped, run};
 use evenkeel_sim::testbed::Testbed;
 
 use crate::machine::mirror::{Machine, Plan, Run, filled, noise, whole};
@@ -331,23 +331,7 @@ fn a_change_that_is_given_up_midway_leaves_one_version_of_its_row() {
 
 #[test]
 fn seeds_that_broke_a_promise_once_keep_it() {
-    let seeds = [
-        (602, (4, 2)),
-        (1217, (4, 2)),
-        (1774, (4, 2)),
-        (2031, (4, 2)),
-        (2332, (4, 2)),
-        (3534, (2, 1)),
-        (10_741, (4, 2)),
-        (50_002_137, (4, 2)),
-        (70_006_888, (4, 2)),
-        (71_016_943, (4, 2)),
-        (80_008_632, (4, 2)),
-        (50_100_543, (2, 1)),
-        (60_013_652, (2, 1)),
-        (85_033_637, (2, 1)),
-    ];
-    for (seed, shape) in seeds {
+    for (seed, shape) in STRIPED_ONCE_BROKEN {
         let ended = run(draw_striped(seed, 2, shape)).map(drop);
         assert_eq!(ended, Ok(()), "seed {seed} of {shape:?}");
     }

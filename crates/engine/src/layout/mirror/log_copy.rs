@@ -9,9 +9,10 @@
 //!    the place, and never fewer that have everything. Whichever of both is not taken does not count later: it is known as
 //!    lost, or, after a cut, for older than the members know the log to be.
 //! 3. A record is not copied once the tail has passed it, and nothing is written into the room of one that is being copied.
-//! 4. What the new one held before is older than what it is given: a journal says where its records begin, and the stripe log
-//!    is given a record ([`LiveRecords::durable_by_now`]) that needs none of those that are not copied.
-//! 5. It takes the place while nothing is under way: whatever it was given until then, it has answered.
+//! 4. What the new one held before is older than what it is given. Of a journal the superblock says where its records begin.
+//!    The stripe log is given a record ([`LiveRecords::durable_by_now`]) before anything is copied, and one behind that: it
+//!    needs none of those that were not.
+//! 5. It takes the place once it has answered whatever it was given, while nothing else is begun.
 //! 6. Where the new one fails, it is given up, and nobody is the worse for it.
 
 use std::cell::Cell;
@@ -52,7 +53,7 @@ pub(super) struct Joining<L> {
     failure: Cell<Option<DeviceError>>,
     /// What is being copied to it now.
     copied: Cell<Option<Extent>>,
-    /// Whether it is about to take the place: nothing is begun until it has.
+    /// Whether it is about to take the place: nothing is begun until it has, or is given up.
     is_closing: Cell<bool>,
     /// What the others were given, too, and it has not answered.
     under_way: Cell<usize>,
@@ -120,7 +121,8 @@ pub struct LogCopy<E: Env, L: Device, W: Witness> {
 
 /// What is copied of one log.
 struct Part {
-    records: Weak<dyn LiveRecords>,
+    /// Which of those that know what counts.
+    log: usize,
     /// The first that was there.
     first: u64,
     /// The first that the new device was given as the others were, or a later one.
@@ -128,11 +130,6 @@ struct Part {
 }
 
 impl Part {
-    /// Who knows which records count, unless the volume is closed by now.
-    fn records(&self) -> Result<Rc<dyn LiveRecords>, Error> {
-        self.records.upgrade().ok_or_else(not_open)
-    }
-
     /// Records from `next` on that lie one behind another: some, unless none has to be copied any more.
     fn piece_from(&self, next: u64, records: &dyn LiveRecords) -> Vec<LiveRecord> {
         let (mut piece, mut next): (Vec<LiveRecord>, u64) = (Vec::new(), next);
@@ -148,10 +145,6 @@ impl Part {
         }
         piece
     }
-}
-
-fn not_open() -> Error {
-    Error::Unusable("the volume is not open".to_owned())
 }
 
 impl<E: Env, L: Device, W: Witness> fmt::Debug for LogCopy<E, L, W> {
@@ -249,10 +242,10 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         Ok(self.check_alive()?)
     }
 
-    /// Who knows which records count: of the journal, and of the stripe log where there is one.
+    /// Who knows which records count, while the volume is open: of the journal, and of the stripe log where there is one.
     fn logs_that_count(&self) -> Result<Vec<Rc<dyn LiveRecords>>, Error> {
         let journal = self.records.borrow().as_ref().and_then(Weak::upgrade);
-        let journal = journal.ok_or_else(not_open)?;
+        let journal = journal.ok_or_else(|| Error::Unusable("the volume is not open".to_owned()))?;
         let stripes = self.stripes.borrow().clone().filter(|_| !is_planted(Bug::StripesLogNotCopied));
         Ok([journal].into_iter().chain(stripes).collect())
     }
@@ -313,11 +306,11 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
     /// Copies what was there when it began, and makes that durable.
     async fn copy(&self, bytes_per_s: u64) -> Result<(), Error> {
         let (inner, mut parts) = (&*self.logs.0, Vec::new());
-        for records in inner.logs_that_count()? {
+        for (log, records) in inner.logs_that_count()?.iter().enumerate() {
             // What was under way when it began went past the new one.
-            let end = records.durable_by_now().await?;
+            let end = self.durable_by_now(records).await?;
             let first = records.first_from(0).map_or(end, |record| record.sequence.min(end));
-            parts.push(Part { records: Rc::downgrade(&records), first, end });
+            parts.push(Part { log, first, end });
         }
         self.joining.records.set(parts.iter().map(|part| part.end - part.first).sum());
         for copy in 0..LOG_COPIES {
@@ -329,10 +322,22 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
                 self.copy_records(part, &mut pace).await?;
             }
         }
+        // What a superblock made unnecessary before it was copied is not there: what comes behind all of it needs it no more.
+        for records in inner.logs_that_count()?.iter().filter(|_| !is_planted(Bug::StripesLogCopyUnclosed)) {
+            self.durable_by_now(records).await?;
+        }
         if !is_planted(Bug::LogCopyUnflushed) {
             inner.limited(self.joining.device.flush(FlushScope::Whole)).await?;
         }
         Ok(self.joining.check()?)
+    }
+
+    /// As [`LiveRecords::durable_by_now`], unless the device is given up before.
+    async fn durable_by_now(&self, records: &Rc<dyn LiveRecords>) -> Result<u64, Error> {
+        let given_up = self.logs.0.changed.until(|| self.joining.failure.get().map(drop));
+        let durable = join::first(records.durable_by_now(), given_up).await;
+        self.joining.check()?;
+        durable.expect("it is not given up")
     }
 
     /// Has nothing begun from now on, waits for what is under way, and has its head say that it counts.
@@ -404,7 +409,7 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
         loop {
             joining.done_records.set(done_before + next.min(part.end) - part.first);
             joining.check()?;
-            let records = part.records()?;
+            let records = Rc::clone(&inner.logs_that_count()?[part.log]);
             let is_live = |record: LiveRecord| records.first_from(record.sequence) == Some(record);
             let piece = part.piece_from(next, &*records);
             let (Some(&front), Some(last)) = (piece.first(), piece.last()) else {

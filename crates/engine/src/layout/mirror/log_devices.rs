@@ -377,15 +377,15 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         answered.unwrap_or(Err(DeviceError { doing: "wait for a log device", errno: ETIMEDOUT }))
     }
 
-    /// Sends a request to every device that takes part, and to one that is about to; ends when those that failed are known to
-    /// whoever comes later. `extent` is what it writes.
+    /// Sends a request to every device that takes part, and to one that is copied to; ends when those that failed are known to
+    /// whoever comes later. `extent` is what it writes. While a device takes a place, it waits.
     async fn on_all<F: Future<Output = Result<(), DeviceError>>>(
         &self,
         extent: Option<Extent>,
         change: impl Fn(Rc<L>) -> F,
     ) -> Result<(), DeviceError> {
         let is_closing = || self.joining.borrow().as_ref().is_some_and(|joining| joining.is_closing());
-        // Boxed, as what follows of one that is copied to: it is seldom, and a request's task has room for each wait.
+        // Boxed, as what is sent to one that is copied to: both are rare, and the task of each request has room for it all.
         if is_closing() {
             Box::pin(self.changed.until(|| (!is_closing()).then_some(()))).await;
         }

@@ -365,7 +365,13 @@ impl StripeLog {
             }
             whole = whole.or(failure.map_or(Ok(()), Err));
         }
-        whole.or_else(|error| if is_planted(Bug::StripesReplayUnread) { Ok(()) } else { Err(error) })?;
+        if let Err(error) = whole
+            && !is_planted(Bug::StripesReplayUnread)
+        {
+            return Err(Error::Unusable(format!(
+                "its log of stripes cannot be read whole from any log device that is there: {error}, or bring back another one"
+            )));
+        }
         let Some((&newest, Logged { record, body_at, .. })) = found.last_key_value() else {
             self.next.set(1);
             return Ok(Vec::new());

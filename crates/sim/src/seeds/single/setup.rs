@@ -7,7 +7,7 @@ use crate::growing::Growths;
 use crate::latency::Latency;
 use crate::random::Random;
 use crate::seeds::OPERATIONS_MIN;
-use crate::seeds::setup::{Setup, draw_log_bytes, draw_places, draw_tuning};
+use crate::seeds::setup::{GROWS, Setup, draw_log_bytes, draw_places, draw_tuning};
 use crate::testbed::Single;
 use crate::workload::Habits;
 
@@ -80,7 +80,7 @@ impl Setup<Single> {
             24..32 => setup.write_large(&mut rare),
             _ => {}
         }
-        setup.perhaps_growing()
+        setup.perhaps_growing(GROWS)
     }
 
     /// Lanes far apart: commits of one write each, and flushes that want some of what waits for another one, but sooner.
