@@ -46,8 +46,14 @@ impl ArenaContents {
         }
         match self.are_of(volume, epoch) {
             true => self.acknowledged > log_end,
-            false => !self.are_superseded(volume, epoch),
+            false => !self.are_superseded(volume, epoch) && !self.is_of_no_opening(),
         }
+    }
+
+    /// Whether it knows of nothing but an opening that never began, which found nothing in it. Of several devices one alone may
+    /// have had the superblock that was found then, as of a start that was cut.
+    fn is_of_no_opening(&self) -> bool {
+        self.next_epoch != self.epoch && self.acknowledged == 0 && self.writes == 0
     }
 }
 

@@ -103,13 +103,14 @@ impl Seeded for Mirror {
 }
 
 /// Seeds of stripes, with two cuts, that broke a promise once.
-pub const STRIPED_ONCE_BROKEN: [(u64, (usize, usize)); 14] = [
+pub const STRIPED_ONCE_BROKEN: [(u64, (usize, usize)); 16] = [
     (602, (4, 2)),
     (1217, (4, 2)),
     (1774, (4, 2)),
     (2031, (4, 2)),
     (2332, (4, 2)),
     (3534, (2, 1)),
+    (10_182, (4, 2)),
     (10_741, (4, 2)),
     (50_002_137, (4, 2)),
     (70_006_888, (4, 2)),
@@ -118,6 +119,7 @@ pub const STRIPED_ONCE_BROKEN: [(u64, (usize, usize)); 14] = [
     (50_100_543, (2, 1)),
     (60_013_652, (2, 1)),
     (85_033_637, (2, 1)),
+    (111_376, (2, 1)),
 ];
 
 /// What a seed stands for on a ring with stripes.

@@ -77,6 +77,29 @@ fn an_arena_is_begun_anew_where_no_write_waits_in_it_or_the_volume_went_on_witho
     assert_eq!(ArenaContents::of(&memory(4096)), None);
 }
 
+/// The superblock of opening 1 was on one of two log devices, as of a start that was cut; 2 found it there, and was killed. Then
+/// that device is gone.
+#[test]
+fn an_opening_that_never_began_and_found_nothing_is_no_later_state() {
+    let arena = memory(4096);
+    drop(open(arena.clone(), 7, 1, 2));
+    let (_, found) = open(arena.clone(), 7, 0, 1);
+    assert!(found.is_empty());
+    // What waited in it was acknowledged in the opening before.
+    let (arena, ring) = used();
+    drop(ring);
+    drop(open(arena.clone(), 7, 2, 3));
+    assert!(Ring::open(arena, opening(7, 1, 2), |_| true).is_err());
+    // So was a record, though nothing waits.
+    let arena = memory(4096);
+    let logged = |epoch, next_epoch| Opening { log_end: 5, ..opening(7, epoch, next_epoch) };
+    let (mut ring, _) = Ring::open(arena.clone(), logged(1, 2), |_| true).unwrap();
+    ring.begin_epoch();
+    drop(ring);
+    drop(Ring::open(arena.clone(), logged(2, 3), |_| true).unwrap());
+    assert!(Ring::open(arena, logged(1, 2), |_| true).is_err());
+}
+
 #[test]
 fn an_arena_that_knows_of_a_record_that_the_log_lacks_is_left_as_it_is_though_no_write_waits() {
     let (arena, mut ring) = used();
