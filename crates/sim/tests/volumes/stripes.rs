@@ -3,12 +3,13 @@
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-use evenkeel_engine::device::{Device, Durability};
+use evenkeel_engine::device::{Device, Durability, Extent};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::layout::{PageStore, PlacedWrite};
 use evenkeel_engine::ring::{MemberState, MemberStatus, Policy};
+use evenkeel_engine::volume::check;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
@@ -170,6 +171,32 @@ fn what_comes_at_once_for_the_same_rows_is_one_change_and_a_whole_stripe_needs_n
             assert_eq!(counted(|it| it.read_bytes) - read, reads * PAGE_LEN, "read for {pages:?}");
             assert_eq!(counted(|it| it.written_bytes) - written, writes * PAGE_LEN, "written for {pages:?}");
         }
+    });
+}
+
+#[test]
+fn a_rebuild_says_how_many_pages_nobody_has_right_any_more() {
+    let (mut machine, _) = filled(Plan::striped(2, 1, 2), 61);
+    let stripes = machine.plan.ring.stripes.unwrap();
+    let layout = machine.plan.testbed.layout(&machine.plan.create);
+    let data_offset = machine.plan.data_offset();
+    let pieces = (0..64).flat_map(|page| stripes.pieces(Extent::new(layout.page_offset(page), PAGE)));
+    // One with parity on the member that is rebuilt is lost alone, one beside data of that takes these along.
+    let rotten: Vec<_> = pieces.filter(|piece| piece.place == 1).take(7).collect();
+    for piece in &rotten {
+        let at = data_offset + piece.on_member.offset;
+        machine.members[1].borrow_mut().rot(at, PAGE, &mut Random::new(at));
+    }
+    let blank = Image::shared(machine.members[0].borrow().geometry());
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
+        ring.fail(0, DeviceError { doing: "be replaced", errno: 5 });
+        ring.replace(0, run.another(&blank).into()).await.unwrap();
+        whole(&ring, &run.env).await;
+        let said = ring.members()[0].rebuild_found.damaged_pages;
+        let damaged = check(&volume).await.unwrap().damaged_pages.len() as u64;
+        assert_eq!(said, damaged);
+        assert!(damaged > rotten.len() as u64, "{damaged}");
     });
 }
 

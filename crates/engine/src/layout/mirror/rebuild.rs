@@ -270,9 +270,17 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let mut is_mended = false;
         for _ in 0..TRIES {
             let copy = self.0.copies.copy(extent, spoiled).await;
-            if self.0.compute_member(striping, place, extent, &mut bytes).await.is_ok() {
+            if let Ok(wrong) = self.0.compute_member(striping, place, extent, &mut bytes).await {
                 if is_mended || self.0.is_one_version(striping, place, extent, &bytes).await {
-                    return self.copy_to(place, device, &copy, &bytes).await;
+                    let mut found = RebuildFound::default();
+                    for row in wrong {
+                        found.damaged_pages += self.0.damaged_pages(striping, row).await;
+                    }
+                    let is_copied = self.copy_to(place, device, &copy, &bytes).await?;
+                    if is_copied {
+                        self.found(place, found);
+                    }
+                    return Ok(is_copied);
                 }
                 if copy.is_spoiled() {
                     // Somebody wrote there meanwhile: some had that, and others not yet.

@@ -87,7 +87,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let mut wrong = BTreeSet::new();
         for ((number, offset), page) in found.into_inner() {
             let (is_wrong, right) = match page? {
-                Found::Page(page) => (false, page),
+                Found::Page(page) | Found::Wrong(page) => (false, page),
                 Found::Instead(page) => (true, page),
                 // Nobody needs what it held: from now on it holds something again.
                 Found::NothingNeeded => (true, [0; PAGE]),
