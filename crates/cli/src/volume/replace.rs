@@ -56,6 +56,9 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
             format!("it is being rebuilt: `evenkeel status {vol}` tells how far it is")
         }
         (Slot::Member(_), false) => format!("it is rebuilt while it is served: evenkeel serve {vol}"),
+        (Slot::Log(_), true) if args.old == args.new => {
+            format!("it takes no part until then: `evenkeel status {vol}` tells how far it is")
+        }
         (Slot::Log(_), true) => {
             format!("{old} keeps its place until then: `evenkeel status {vol}` tells how far it is")
         }

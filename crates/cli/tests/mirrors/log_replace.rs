@@ -178,7 +178,7 @@ fn a_log_device_takes_its_own_place_again_unless_it_is_the_last() {
     let volume = Volume::create(&scene, FLAGS);
     let mut server = volume.serve(&format!("{TELLING} {TURNS}"));
     write_as(&volume.socket(), 0, &noise(1, SIZE / 4), Durability::Durable);
-    scene.done("replace disk log-0 log-0");
+    says(&scene.done("replace disk log-0 log-0").stdout, &["it takes no part until then"]);
     until_taken(&server, 0, "log-0");
     assert_eq!(count(&server, "log-device-lost"), 0, "that is no loss");
     // The file of the last one that is left is removed, and made anew from what is still open of it.

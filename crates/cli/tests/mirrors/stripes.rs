@@ -248,8 +248,12 @@ fn it_grows_with_all_of_its_members_while_it_is_served_and_not_and_two_may_be_lo
     assert!((4 << 20..5 << 20).contains(&(after - before)), "{before} {after}");
     let behind = noise(7, 16 << 20);
     write(&volume.socket(), SIZE as u64, &behind);
-    server.stop();
     // Not without all of them.
+    let file = scene.path("disk/member-2");
+    fs::rename(&file, scene.path("moved")).unwrap();
+    says(&scene.refused("grow disk --size 64m"), &["member-2", "was removed", "evenkeel replace"]);
+    fs::rename(scene.path("moved"), &file).unwrap();
+    server.stop();
     scene.take_away("member-4");
     says(&scene.refused("grow disk --size 64m"), &["member-4", "grows with all of its members"]);
     scene.bring_back("member-4");

@@ -132,6 +132,9 @@ fn cannot(place: &Place, what: &str, error: &io::Error) -> VolumeError {
             "; free some room, or choose a smaller size"
         }
         io::ErrorKind::FileTooLarge => "; its file system takes no such file",
+        io::ErrorKind::NotFound => {
+            "; its file was removed: put another in its place first (`evenkeel replace`)"
+        }
         _ => "",
     };
     VolumeError::Refused(format!("{place}: cannot {what}: {error}{next_step}; nothing has changed"))

@@ -120,7 +120,9 @@ pub(in crate::service) fn of(
     }
     for (number, log) in mirror.logs.iter().enumerate().filter(|(_, log)| log.standing != "in-sync") {
         let subject = format!("log device {number} ({})", log.path);
-        add("degraded", &subject, "lost", watcher.since_ns(Slot::Log(number)), log.failure.clone());
+        let by_itself = log.copied_to.as_ref().is_some_and(|copied_to| copied_to.path == log.path);
+        let what = if by_itself { "left out" } else { "lost" };
+        add("degraded", &subject, what, watcher.since_ns(Slot::Log(number)), log.failure.clone());
     }
     with_waits(watcher, reasons)
 }

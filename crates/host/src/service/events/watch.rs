@@ -290,7 +290,9 @@ impl Watcher {
                 self.reporter.report(Kind::LogCopyEnded, &about, message);
             }
             Event::LogCopyFailed { place, error } => self.report_failed_log_copy(place, &error),
-            Event::LogDeviceLost { error, .. } if is_no_loss(&error) => {}
+            Event::LogDeviceLost { place, error } if is_no_loss(&error) => {
+                self.seen.borrow_mut().since_ns.insert(Slot::Log(place), now_ns);
+            }
             Event::LogDeviceLost { place, error } => {
                 self.seen.borrow_mut().since_ns.insert(Slot::Log(place), now_ns);
                 let Some(log) = self.mirror.as_ref().and_then(|it| it.log_devices().into_iter().nth(place))

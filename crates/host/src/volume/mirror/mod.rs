@@ -231,6 +231,10 @@ impl Mirror {
                 LogDeviceState::InSync => None,
                 LogDeviceState::Stale => Some("it lacks records".to_owned()),
                 LogDeviceState::Foreign => Some("what is there is not this log".to_owned()),
+                // It was left out to be overwritten.
+                LogDeviceState::Out if failure.is_some_and(|error| is_no_loss(&error)) => {
+                    Some("it takes its own place again, and has nothing before".to_owned())
+                }
                 LogDeviceState::Out => entry.why.clone().or_else(|| failure.map(in_words)),
             },
             copied_to: copying
