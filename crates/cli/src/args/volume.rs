@@ -341,9 +341,9 @@ pub(crate) struct CheckArgs {
 /// Make a volume larger, also while it is served
 ///
 /// Members that are files become longer, with all their room unless they are sparse. A block device or an export has to
-/// be larger already, as does every member of a mirror, all of which have to take part. What is new reads as zeros. A
-/// power cut leaves the old size or the new one, and the same command goes on from there. Clients see the new size when
-/// they connect again. No volume becomes smaller, and none grows more than 16 times.
+/// be larger already, as does every member of a mirror or of stripes, all of which have to take part. What is new reads as
+/// zeros. A power cut leaves the old size or the new one, and the same command goes on from there. Clients see the new size when
+/// they connect again. No volume becomes smaller. By however much it grows, it can do so 16 times.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
@@ -352,8 +352,8 @@ Examples:
   lvextend -L 210G vg/disk && evenkeel grow disk --size 200G
                                                     a member that is a block device becomes larger first
 
-Exit status: 0 it has that size, 2 wrong usage or a volume that cannot grow so: then nothing has changed, 130
-interrupted: then the same command goes on.")]
+Exit status: 0 it has that size, 2 wrong usage or a volume that cannot grow so: then nothing has changed,
+unless the line says that its server went away; 130 interrupted: then the same command goes on.")]
 pub(crate) struct GrowArgs {
     /// The volume's folder
     #[arg(value_name = "VOL")]

@@ -368,6 +368,10 @@ impl StripeLog {
         if let Err(error) = whole
             && !is_planted(Bug::StripesReplayUnread)
         {
+            // Those that all failed just now may be there at the next start.
+            if region.copies().is_empty() {
+                return Err(error.into());
+            }
             return Err(Error::Unusable(format!(
                 "its log of stripes cannot be read whole from any log device that is there: {error}, or bring back another one"
             )));
