@@ -167,3 +167,16 @@ pub(crate) fn draw_ring(random: &mut Random) -> RingOptions {
     // As much as a rebuild copies, so that no seed is another for it.
     RingOptions { settled_bytes: ring.rebuild_piece_bytes, ..ring }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_that_once_broke_a_promise_stay_what_they_were_before_seeds_grew() {
+        for (seed, shape) in STRIPED_ONCE_BROKEN {
+            let setup = draw_striped(seed, 2, shape);
+            assert_eq!((setup.growths.count, setup.logs_replaced_share()), (0, 0.0), "seed {seed}");
+        }
+    }
+}
