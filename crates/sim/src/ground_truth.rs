@@ -44,6 +44,8 @@ pub(crate) struct Device {
     pub(crate) is_there: bool,
     /// Whether it does what it is asked, or says that it does not.
     pub(crate) is_well: bool,
+    /// How often something went wrong with it in this run, other than with what it holds.
+    pub(crate) failures: u32,
     /// Whether what it holds was harmed in this run.
     pub(crate) is_harmed: bool,
     /// Whether it lacked writes, and has to be rebuilt.
@@ -56,8 +58,8 @@ impl Device {
     /// One that is well, if it is there.
     pub(crate) fn new(kind: Kind, before: Disk, drive: SimDrive, is_there: bool) -> Self {
         let image = Rc::clone(&before.image);
-        let (is_well, is_harmed, lacks, was_replaced) = (true, false, false, false);
-        Self { kind, before, image, drive, is_there, is_well, is_harmed, lacks, was_replaced }
+        let (is_well, failures, is_harmed, lacks, was_replaced) = (true, 0, false, false, false);
+        Self { kind, before, image, drive, is_there, is_well, failures, is_harmed, lacks, was_replaced }
     }
 
     /// Whether nothing is wrong with it since the run began.
@@ -119,6 +121,12 @@ impl<T: Testbed> GroundTruth<T> {
         self.devices[number].lacks && !self.opened.as_ref().is_some_and(is_caught_up)
     }
 
+    /// The numbers of those of one kind that are there and do not what they are asked.
+    pub(crate) fn fallen(&self, kind: Kind) -> Vec<usize> {
+        let has_fallen = |&number: &usize| self.devices[number].is_there && !self.devices[number].is_well;
+        self.of(kind).filter(has_fallen).collect()
+    }
+
     /// Whether enough others of its kind have everything, so that it may be lost.
     pub(crate) fn may_lose(&self, lost: usize) -> bool {
         let kind = self.devices[lost].kind;
@@ -168,10 +176,11 @@ impl<T: Testbed> GroundTruth<T> {
         (device.is_there, device.is_well, device.is_harmed) = (true, is_well, false);
     }
 
-    /// The drive of this one, which was away, is there again.
-    pub(crate) fn rejoined(&mut self, number: usize) {
+    /// The drive of this one, which was away, is there again. `failures` came before that: one that came since lasts.
+    pub(crate) fn rejoined(&mut self, number: usize, failures: u32) {
         let device = &mut self.devices[number];
-        (device.is_there, device.is_well, device.lacks) = (true, true, true);
+        let is_well = device.failures == failures;
+        (device.is_there, device.is_well, device.lacks) = (true, is_well, true);
     }
 
     /// What the run leaves.

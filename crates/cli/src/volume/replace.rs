@@ -29,6 +29,10 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
     let handle = event_loop.handle();
     let signals = stop_signals(&handle)?;
     let wish = wish(args);
+    if let Some(question) = wish.question(&args.volume, &description).filter(|_| locked.is_none()) {
+        // What a server refuses whatever the new one is: another copy that is at work, say, to the same file.
+        control::consider(&args.volume, question).transpose()?;
+    }
     let preparing = wish.prepare(&handle, &args.volume, &description);
     let Some(mut prepared) = interruptible(&event_loop, &signals, preparing)? else {
         return say(&format!(

@@ -144,10 +144,9 @@ fn what_was_killed_in_the_middle_leaves_the_old_one_and_the_same_command_does_it
     // Both count until then, and the next one has to wait.
     let told = is_in_state(&scene, &server, "ok", 0);
     says(&told, &["takes part; ", "new-log is to take its place: ", " % of "]);
-    says(
-        &scene.refused(&format!("replace disk log-1 other {ATOMIC}")),
-        &["another log device is being replaced", "try again"],
-    );
+    for next in [format!("replace disk log-1 other {ATOMIC}"), line.clone()] {
+        says(&scene.refused(&next), &["another log device is being replaced", "try again"]);
+    }
     assert!(!scene.path("other").exists(), "what is refused leaves nothing behind");
     server.kill();
     assert!(scene.bytes("disk/volume.toml") == named, "it was not described before it had everything");

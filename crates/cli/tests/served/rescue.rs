@@ -47,6 +47,8 @@ fn what_a_line_says_of_the_first_file_puts_back_one_that_is_removed_later_too() 
     let second = once(&server, "log-device-removed", "ERROR", &["its file was removed"]);
     write(&volume.socket(), 4 << 20, &bytes);
     assert_eq!(command(&message(&first)), command(&message(&second)));
+    let shown = is_in_state(&scene, &server, "degraded", 1);
+    assert_eq!(command(&shown), command(&message(&first)), "status names it too");
     put_back(&volume, server, &command(&message(&first)), &bytes);
 }
 

@@ -243,6 +243,13 @@ fn fits(new: &Place, found: Geometry, geometry: Geometry) -> Result<(), VolumeEr
 }
 
 impl Wish {
+    /// What a server is asked before anything is looked at, where another one is to take a place.
+    pub fn question(&self, folder: &Path, description: &Description) -> Option<Question> {
+        let slot = find(folder, description, &self.old)?;
+        let is_itself = find(folder, description, &self.new) == Some(slot);
+        (!is_itself).then(|| Question { slot, old: slot.of(description).place.clone(), new: None })
+    }
+
     /// Looks at what is to take the place, without writing anything; the volume may be served meanwhile. `None` where the
     /// new one has a place and the old one has none: that was done before.
     ///
@@ -284,7 +291,8 @@ impl Wish {
         };
         let is_itself = new_slot == Some(slot);
         if new_slot.is_some() && !is_itself {
-            return refused(format!("{}: it is a member of this volume already; name another", self.new));
+            let kind = new_slot.map_or("member", Slot::kind);
+            return refused(format!("{}: it is a {kind} of this volume already; name another", self.new));
         }
         let geometry = slot.geometry(description);
         let like = owned_file(folder, description, &current.place);
@@ -300,9 +308,9 @@ impl Wish {
             let is_named = |named: &Place| *named == self.new || is_same(folder, &current.place, named);
             if !is_same(folder, &current.place, &self.new) && self.new.path().is_some_and(Path::exists) {
                 return refused(format!(
-                    "{}: the volume's member has that name, and so has what is there from here; say which by its whole \
-                     path",
-                    self.new
+                    "{}: the volume's {} has that name, and so has what is there from here; say which by its whole path",
+                    self.new,
+                    slot.kind()
                 ));
             }
             let may_overwrite = self.destroy.iter().any(is_named);
@@ -630,10 +638,7 @@ async fn check_drive<D: Device>(
     let Replacement { slot, old, new, may_overwrite } = replacement;
     let (slot, found) = (*slot, labels(drive).await);
     check_labels(description, &found, (new.place == *old).then_some(slot), &new.place)?;
-    let kind = match slot {
-        Slot::Member(_) => "member",
-        Slot::Log(_) => "log device",
-    };
+    let kind = slot.kind();
     match *may_overwrite || found.iter().any(|label| is_own(description, slot, label)) {
         true => Ok(()),
         false => {

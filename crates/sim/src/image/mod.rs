@@ -99,6 +99,8 @@ pub struct Image {
     unreadable: BTreeSet<u64>,
     next_write: u64,
     completions: u64,
+    /// Whether it held something before anybody wrote here.
+    is_used: bool,
 }
 
 impl Image {
@@ -116,7 +118,29 @@ impl Image {
             unreadable: BTreeSet::new(),
             next_write: 0,
             completions: 0,
+            is_used: false,
         }
+    }
+
+    /// A drive that held something before: where others begin with zeros, it has noise at its begin and at its end, each for
+    /// [`NOISE_BYTES_MAX`] at most.
+    pub fn used(geometry: Geometry, random: &mut Random) -> Self {
+        let mut image = Self { is_used: true, ..Self::new(geometry) };
+        let mut bytes = vec![0; geometry.size_bytes.min(NOISE_BYTES_MAX) as usize];
+        for offset in [0, geometry.size_bytes - bytes.len() as u64] {
+            random.fill(&mut bytes);
+            image.medium.write(offset, &bytes);
+        }
+        image
+    }
+
+    /// A drive to put in the place of this one: it held something before if this one did, which follows from `seed`.
+    pub(crate) fn replacement(&self, seed: u64) -> SharedImage {
+        let image = match self.is_used {
+            true => Self::used(self.geometry, &mut Random::new(seed ^ 0x05ed)),
+            false => Self::new(self.geometry),
+        };
+        Rc::new(RefCell::new(image))
     }
 
     /// A drive of zeros, to open drives over.
@@ -151,7 +175,7 @@ impl Image {
         let geometry = Geometry { sector_bytes, atomic_sectors, ..self.geometry };
         assert!(self.unreadable.is_empty(), "what cannot be read cannot be moved");
         let medium = std::mem::replace(&mut self.medium, SparseBytes::new(0));
-        *self = Self { medium, ..Self::new(geometry) };
+        *self = Self { medium, is_used: self.is_used, ..Self::new(geometry) };
     }
 
     /// Fills `into` from `offset` with what a read finds.

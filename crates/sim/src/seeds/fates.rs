@@ -12,7 +12,6 @@ use super::machine::{Fate, Machine};
 use crate::cuts::CutPlan;
 use crate::faults::Fault;
 use crate::ground_truth::Disk;
-use crate::image::Image;
 use crate::testbed::Kind;
 
 impl<T: Seeded> Machine<T> {
@@ -146,7 +145,8 @@ impl<T: Seeded> Machine<T> {
         self.outcome.members.replaced += 1;
         let testbed = self.setup.testbed;
         self.note(|| format!("{}: replaced by a blank drive", testbed.name(number)));
-        let image = Image::shared(self.disks[number].image.borrow().geometry());
+        let seed = self.setup.seed ^ self.outcome.members.replaced << 32;
+        let image = self.disks[number].image.borrow().replacement(seed);
         self.disks[number] = Disk::clean(image, false);
         if testbed.kind(number) == Kind::Log {
             let mut run = self.begin_run(CutPlan::default(), &self.all_well());

@@ -121,9 +121,15 @@ impl<T: Seeded> Machine<T> {
     /// A machine with a new volume on it.
     pub(super) fn new(setup: Setup<T>) -> Result<Self, Violation> {
         let mut random = Random::new(setup.seed ^ T::SALT);
+        let mut used = setup.has_used_drives().then(|| Random::new(setup.seed ^ 0x05ed));
         let disk = |(_, bytes): (Kind, u64)| {
             let extra = if T::IS_REDUNDANT { random.below(EXTRA_PAGES_MAX + 1) * PAGE_BYTES } else { 0 };
-            Disk::clean(Image::shared(setup.geometry(bytes + extra)), true)
+            let geometry = setup.geometry(bytes + extra);
+            let image = match &mut used {
+                Some(random) => Image::used(geometry, random),
+                None => Image::new(geometry),
+            };
+            Disk::clean(Rc::new(RefCell::new(image)), true)
         };
         let disks = setup.testbed.drives(&setup.create).into_iter().map(disk).collect();
         let mut machine = Self {

@@ -122,6 +122,10 @@ pub const STRIPED_ONCE_BROKEN: [(u64, (usize, usize)); 16] = [
     (111_376, (2, 1)),
 ];
 
+/// The same, since seeds grow, and replace log devices.
+pub const STRIPED_BROKEN_SINCE: [(u64, (usize, usize)); 3] =
+    [(64_482, (2, 1)), (159_533, (2, 1)), (169_342, (2, 1))];
+
 /// What a seed stands for on a ring with stripes.
 pub fn draw_striped(seed: u64, cuts: u32, (data, parity): (usize, usize)) -> Setup<Mirror> {
     let mut setup = Mirror::draw(seed, cuts, Some(data + parity));
@@ -173,10 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_that_once_broke_a_promise_stay_what_they_were_before_seeds_grew() {
+    fn seeds_that_once_broke_a_promise_stay_what_they_were() {
         for (seed, shape) in STRIPED_ONCE_BROKEN {
             let setup = draw_striped(seed, 2, shape);
             assert_eq!((setup.growths.count, setup.logs_replaced_share()), (0, 0.0), "seed {seed}");
+        }
+        for (seed, shape) in STRIPED_ONCE_BROKEN.into_iter().chain(STRIPED_BROKEN_SINCE) {
+            assert!(!draw_striped(seed, 2, shape).has_used_drives(), "seed {seed}");
         }
     }
 }

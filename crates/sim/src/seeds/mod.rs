@@ -32,7 +32,7 @@ use crate::testbed::Testbed;
 pub use machine::Machine;
 use machine::Work;
 pub(crate) use mirror::draw_ring;
-pub use mirror::{STRIPED_ONCE_BROKEN, draw_striped};
+pub use mirror::{STRIPED_BROKEN_SINCE, STRIPED_ONCE_BROKEN, draw_striped};
 pub use setup::Setup;
 pub use single::trouble;
 
@@ -110,6 +110,8 @@ pub struct Outcome {
     pub unwrapped: u64,
     /// Times that a volume grew.
     pub growths: u64,
+    /// Starts that were given up as a log device failed within them, and tried again without it.
+    pub given_up_starts: u64,
     /// Seeds that ended with less than each should have.
     pub short: u64,
     /// Pages of the table of sums that were read, once others had taken their room.
@@ -134,6 +136,7 @@ impl Outcome {
         self.log_wraps += other.log_wraps;
         self.unwrapped += other.unwrapped;
         self.growths += other.growths;
+        self.given_up_starts += other.given_up_starts;
         self.short += other.short;
         self.table_reads += other.table_reads;
         self.cached_reads += other.cached_reads;

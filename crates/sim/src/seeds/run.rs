@@ -10,13 +10,13 @@ use evenkeel_engine::volume::check;
 
 use super::machine::{End, Fate, Machine, Work};
 use super::{OPERATIONS_MIN, Seeded, Setup};
-use crate::cuts::CutPlan;
+use crate::cuts::{CutKind, CutPlan};
 use crate::executor::Halt;
 use crate::fixture::{Fixture, Run};
 use crate::growing::Grower;
 use crate::oracle::{Oracle, Violation};
 use crate::random::Random;
-use crate::testbed::VolumeOn;
+use crate::testbed::{Kind, VolumeOn};
 use crate::workload::{Habits, Workload, read_known, run_clients};
 
 /// What happens in a run beside its work, on drives that stand in for each other.
@@ -83,17 +83,31 @@ struct OpenRun<T: Seeded> {
 }
 
 impl<T: Seeded> Machine<T> {
-    /// One run, judged at its beginning by what the last cut must have left.
+    /// One run, judged at its beginning by what the last cut must have left. A start that is given up as a log device fails
+    /// within it is tried again without that one, and then the volume opens.
     pub(super) fn run(&mut self, plan: CutPlan, work: Work, fates: &[Fate]) -> Result<End, Violation> {
+        let mut fates = fates.to_vec();
+        loop {
+            if let Some(end) = self.start(plan, work, &mut fates)? {
+                return Ok(end);
+            }
+            self.outcome.given_up_starts += 1;
+            self.settle(CutKind::Kill);
+        }
+    }
+
+    /// As [`Self::run`]; `None` where the start was given up. The log devices that failed are gone then.
+    fn start(&mut self, plan: CutPlan, work: Work, fates: &mut [Fate]) -> Result<Option<End>, Violation> {
         self.note(|| format!("{work:?} with {fates:?}"));
         let Run { mut executor, arena, fixture } = self.begin_run(plan, fates);
         let (setup, oracle, power_was_cut) = (self.setup, Rc::clone(&self.oracle), self.power_was_cut);
         let shared = Rc::clone(&fixture);
         let opened = Rc::new(RefCell::new(None));
         let refused = Rc::new(RefCell::new(None));
+        let given_up = Rc::new(Cell::new(None));
         let has_judged = Rc::new(Cell::new(false));
-        let (to_count, why_refused, judged_now) =
-            (Rc::clone(&opened), Rc::clone(&refused), Rc::clone(&has_judged));
+        let (to_count, why_refused, why_given_up, judged_now) =
+            (Rc::clone(&opened), Rc::clone(&refused), Rc::clone(&given_up), Rc::clone(&has_judged));
         let (seeds, habits) = (self.client_seeds(), self.habits(plan));
         let mut background = match T::IS_REDUNDANT {
             true => Some(Background::draw(&setup, plan, work, self.random.fork())),
@@ -109,6 +123,10 @@ impl<T: Seeded> Machine<T> {
             let volume = match shared.open(arena, setup.open).await {
                 Err(Error::Unusable(why)) if setup.testbed.is_log_spread() => {
                     why_refused.replace(Some(why));
+                    return Ok(Ok(()));
+                }
+                Err(Error::Device(error)) if setup.testbed.stripe_log().is_some() => {
+                    why_given_up.set(Some(error));
                     return Ok(Ok(()));
                 }
                 opened => opened?,
@@ -153,8 +171,17 @@ impl<T: Seeded> Machine<T> {
         }
         self.outcome.growths += (self.known_size.growths() - growths_before) as u64;
         let may_refuse = fixture.truth.borrow().may_lack_log();
+        let fell = fixture.truth.borrow().fallen(Kind::Log);
         let before = self.disks.clone();
         let violation = self.end_run(executor, &fixture, plan, true);
+        if let Some(error) = given_up.take() {
+            self.note(|| format!("the start is given up: {error}"));
+            if let Some(violation) = violation.or(fell.is_empty().then(|| Violation::of(error))) {
+                return Err(violation);
+            }
+            fell.into_iter().for_each(|number| fates[number] = Fate::Gone);
+            return Ok(None);
+        }
         if let Some(why) = refused.take() {
             self.outcome.members.refused_in_parts += 1;
             self.note(|| format!("it refused to open: {why}"));
@@ -167,7 +194,7 @@ impl<T: Seeded> Machine<T> {
                     disk.is_complete = before.is_complete && disk.is_clean;
                 }
             }
-            return violation.map_or(Ok(End::Refused), Err);
+            return violation.map_or(Ok(Some(End::Refused)), Err);
         }
         if has_judged.get() {
             let is_in_parts = setup.testbed.is_log_spread() && fates.contains(&Fate::Gone);
@@ -177,7 +204,7 @@ impl<T: Seeded> Machine<T> {
         match ended {
             Err(Halt::Stopped { .. }) => {
                 self.outcome.cuts += 1;
-                violation.map_or(Ok(End::Cut(plan.kind)), Err)
+                violation.map_or(Ok(Some(End::Cut(plan.kind))), Err)
             }
             Err(halt) => Err(violation.unwrap_or(Violation::of(halt))),
             Ok(ended) => {
@@ -185,7 +212,7 @@ impl<T: Seeded> Machine<T> {
                     return Err(violation);
                 }
                 ended.map_err(Violation::of)??;
-                Ok(End::Done)
+                Ok(Some(End::Done))
             }
         }
     }

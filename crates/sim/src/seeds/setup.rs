@@ -96,6 +96,12 @@ impl<T: Seeded> Setup<T> {
         if may && Random::new(self.seed ^ salt).chance(0.4) { 0.8 } else { 0.0 }
     }
 
+    /// Whether the drives held something before the volume was made, and those that replace them too: of some seeds, so that
+    /// the others are what they were.
+    pub(super) fn has_used_drives(&self) -> bool {
+        Random::new(self.seed ^ USED).chance(0.25)
+    }
+
     /// Of a drive of so many bytes.
     pub(super) fn geometry(&self, size_bytes: u64) -> Geometry {
         let Self { sector_bytes, atomic_sectors, .. } = *self;
@@ -122,6 +128,9 @@ pub(super) const GROWS: u64 = 0x6707;
 /// what they were before seeds had that.
 pub(super) const STRIPED_GROWS: u64 = 0x670b;
 const STRIPED_LOGS_REPLACED: u64 = 0x1_0226;
+
+/// Whose drives held something before: of none that once broke a promise.
+const USED: u64 = 0x06c6;
 
 /// Bytes of a log that such drives leave enough room in, and that a run or two fill.
 pub(crate) fn draw_log_bytes(atomic_sectors: bool, sector_bytes: u32, random: &mut Random) -> u64 {

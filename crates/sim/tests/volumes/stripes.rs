@@ -13,7 +13,7 @@ use evenkeel_engine::volume::check;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
-use evenkeel_sim::seeds::{STRIPED_ONCE_BROKEN, draw_striped, run};
+use evenkeel_sim::seeds::{STRIPED_BROKEN_SINCE, STRIPED_ONCE_BROKEN, draw_striped, run};
 use evenkeel_sim::testbed::Testbed;
 
 use crate::machine::mirror::{Machine, Plan, Run, filled, noise, whole};
@@ -358,7 +358,7 @@ fn a_change_that_is_given_up_midway_leaves_one_version_of_its_row() {
 
 #[test]
 fn seeds_that_broke_a_promise_once_keep_it() {
-    for (seed, shape) in STRIPED_ONCE_BROKEN {
+    for (seed, shape) in STRIPED_ONCE_BROKEN.into_iter().chain(STRIPED_BROKEN_SINCE) {
         let ended = run(draw_striped(seed, 2, shape)).map(drop);
         assert_eq!(ended, Ok(()), "seed {seed} of {shape:?}");
     }

@@ -87,9 +87,10 @@ pub(in crate::service) fn of(
         let why = "nobody else connects there until the volume is served anew".to_owned();
         add("degraded", &path.display().to_string(), "socket removed", since_ns, Some(why));
     }
-    for (slot, subject) in watcher.removed().into_iter().map(|slot| (slot, watcher.subject(slot))) {
-        let why = "what it holds goes with the end of the server".to_owned();
-        add("degraded", &subject, "file removed", watcher.since_ns(slot), Some(why));
+    for (number, slot) in watcher.removed().into_iter().enumerate() {
+        // What saves one saves all of them.
+        let why = if number == 0 { watcher.fate_of_removed() } else { "likewise".to_owned() };
+        add("degraded", &watcher.subject(slot), "file removed", watcher.since_ns(slot), Some(why));
     }
     for (slot, now) in watcher.moved() {
         let now = now.map(|now| format!("; it is {} now", now.display())).unwrap_or_default();

@@ -496,6 +496,9 @@ impl Mirror {
     }
 }
 
+/// What to do where one cannot be given up.
+const NEXT: &str = "bring one back that is missing, or put another in its place first, and wait until the status shows it in sync";
+
 fn check_others(
     place: usize,
     kind: &str,
@@ -505,11 +508,11 @@ fn check_others(
     let others = hold_all.enumerate().filter(|&(other, holds_all)| other != place && holds_all).count();
     match (others, needed) {
         _ if others >= needed => Ok(()),
-        (0, _) => {
-            Err(Error::Unusable(format!("no other {kind} holds everything: this one cannot be given up")))
-        }
+        (0, _) => Err(Error::Unusable(format!(
+            "no other {kind} holds everything: this one cannot be given up before another does; {NEXT}"
+        ))),
         _ => Err(Error::Unusable(format!(
-            "{others} others hold everything, and {needed} are needed: this {kind} cannot be given up"
+            "{others} others hold everything, and {needed} are needed: this {kind} cannot be given up before more do; {NEXT}"
         ))),
     }
 }

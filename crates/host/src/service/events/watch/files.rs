@@ -91,12 +91,23 @@ impl Watcher {
                 "{}: its file was removed, and what it holds is lost when this server ends",
                 self.subject(slot)
             );
-            let message = match is_loss {
-                true => format!("{message}; {}", self.rescue()),
-                false => self.reporter.advised(message, &Remedy::ReplaceDevice),
-            };
+            let message = self.saved(message, is_loss);
             self.reporter.report(kind, &About::device(&place), message);
         }
+    }
+
+    /// `message`, with how to save what removed files hold, or to go on without them.
+    fn saved(&self, message: String, is_loss: bool) -> String {
+        match is_loss {
+            true => format!("{message}; {}", self.rescue()),
+            false => self.reporter.advised(message, &Remedy::ReplaceDevice),
+        }
+    }
+
+    /// What becomes of removed files, and how to save what they hold.
+    pub(in crate::service) fn fate_of_removed(&self) -> String {
+        let is_loss = self.described.is_removed() || self.held.loss_of(&self.removed()).is_some();
+        self.saved("what it holds goes with the end of the server".to_owned(), is_loss)
     }
 
     /// How to save what removed files hold, for as long as the server has them open.
