@@ -10,8 +10,8 @@ use super::places::place;
 /// Copy what can be had of a damaged volume into a file
 ///
 /// Opens the volume with whatever is there of it, where `serve` and `check` refuse: a log with a damaged record, or none;
-/// a damaged root or superblock; a mirror without some of its members; a drive that has become read-only. Nothing is
-/// written to any of them. The bytes of the volume go to OUT, and every range is named whose bytes are not known to be
+/// a damaged root or superblock; a mirror or stripes without some of their members; a drive that has become read-only.
+/// Nothing is written to any of them. The bytes of the volume go to OUT, and every range is named whose bytes are not known to be
 /// those that were acknowledged last: `lost` (zeros in OUT), `stale` (perhaps older), or `uncertain` (as the drive holds
 /// them, and nothing vouches for them).
 #[derive(Debug, ClapArgs)]
@@ -44,7 +44,7 @@ pub(crate) struct SalvageArgs {
 /// made anew in the same place. Where the volume was not stopped in order, or its log is there, nothing is done. A new
 /// file gets all its room; what exists is not overwritten unless --destroy names it. A power cut or Ctrl-C meanwhile
 /// leaves the volume as it was; a file may then be in the place of the log: run it again with --destroy PLACE. Of a mirror
-/// all log devices are made anew; all its members have to be there, to say that it was stopped.
+/// or stripes all log devices are made anew; all members have to be there, to say that the volume was stopped.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:

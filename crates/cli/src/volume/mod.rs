@@ -116,7 +116,7 @@ fn with_salvage(volume: &Path, error: VolumeError) -> Failure {
 
 /// The same of a volume of which it is known what becomes of its log.
 fn with_salvage_alone(volume: &Path, error: VolumeError, renewed: &str) -> Failure {
-    let is_damage = is_damage(volume, &error) && can_be_salvaged(volume);
+    let is_damage = is_damage(volume, &error);
     if let VolumeError::Path(path) = &error
         && matches!(path.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     {
@@ -129,11 +129,6 @@ fn with_salvage_alone(volume: &Path, error: VolumeError, renewed: &str) -> Failu
         )),
         failure => failure,
     }
-}
-
-/// Whether `salvage` reads volumes of that layout.
-fn can_be_salvaged(volume: &Path) -> bool {
-    !Description::read(volume).is_ok_and(|(description, _)| description.layout.striped().is_some())
 }
 
 /// Whether a part of the volume is damaged or missing, for all that is known.

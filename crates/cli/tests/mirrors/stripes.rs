@@ -264,13 +264,61 @@ fn it_grows_with_all_of_its_members_while_it_is_served_and_not_and_two_may_be_lo
 }
 
 #[test]
-fn what_stripes_cannot_do_is_refused_in_words() {
+fn what_is_left_of_stripes_is_salvaged_without_two_members_and_the_log_and_from_a_cut_too() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
+    let mut server = volume.serve(TURNS);
+    let bytes = noise(5, SIZE);
+    write(&volume.socket(), 0, &bytes);
+    // Killed with changes on their way: what is in the arena, the journal and the log of stripes counts.
+    server.kill();
+    ["member-1", "member-4", "log-1", "log-2"].iter().for_each(|name| scene.take_away(name));
+    scene.done("salvage disk from-a-cut");
+    assert!(scene.bytes("from-a-cut") == bytes);
+    volume.expect_contents(TURNS, &bytes);
+    // Stopped in order, without any log; two others rot.
+    let others = ["member-1", "member-4", "log-1", "log-2"];
+    others.iter().for_each(|name| scene.bring_back(name));
+    volume.expect_contents(TURNS, &bytes);
+    ["log-0", "log-1", "log-2"].iter().for_each(|name| scene.take_away(name));
+    for name in ["member-0", "member-5"] {
+        let member = OpenOptions::new().write(true).open(volume.folder().join(name)).unwrap();
+        member.write_all_at(&vec![7; 2 << 20], 1 << 20).unwrap();
+    }
+    scene.done("salvage disk from-a-stop");
+    assert!(scene.bytes("from-a-stop") == bytes);
+    // One too few: what its own members hold is had, and all else is named.
+    ["member-2", "member-3", "member-1"].iter().for_each(|name| scene.take_away(name));
+    let ran = scene.run("salvage disk in-part");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran.stdout, &["lost"]);
+}
+
+#[test]
+fn lost_log_devices_of_stripes_are_made_again_after_a_stop_in_order_alone() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let bytes = noise(5, SIZE);
     let server = volume.serve(TURNS);
-    write(&volume.socket(), 0, &noise(5, SIZE));
+    write(&volume.socket(), 0, &bytes);
     server.stop();
-    says(&scene.refused("salvage disk found"), &["single and mirror, and not rs:4+2"]);
-    says(&scene.refused("renew-log disk"), &["rs:4+2 cannot be made once more", "bring one of them back"]);
-    volume.expect_contents(TURNS, &noise(5, SIZE));
+    ["log-0", "log-1", "log-2"].iter().for_each(|name| scene.take_away(name));
+    says(&scene.refused("serve disk"), &["none of the log devices is there", "evenkeel renew-log disk"]);
+    says(&scene.done("renew-log disk --dry-run").stdout, &["would be made again", "log-0", "log-2"]);
+    scene.done("renew-log disk");
+    volume.expect_contents(TURNS, &bytes);
+    // One that was lost and is back beside two that were made: it holds what is over.
+    scene.bring_back("log-1");
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(6, 1 << 20));
+    server.stop();
+    let bytes = [noise(6, 1 << 20), bytes[1 << 20..].to_vec()].concat();
+    ["member-0", "member-5"].iter().for_each(|name| scene.take_away(name));
+    volume.expect_contents(TURNS, &bytes);
+    ["member-0", "member-5"].iter().for_each(|name| scene.bring_back(name));
+    let mut server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(7, 1 << 20));
+    server.kill();
+    ["log-0", "log-1", "log-2"].iter().for_each(|name| scene.take_away(name));
+    says(&scene.refused("renew-log disk"), &["stopped in order", "evenkeel salvage disk OUT"]);
 }

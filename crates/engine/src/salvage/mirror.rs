@@ -11,6 +11,7 @@ use super::{Available, MemoryArena};
 use crate::device::Device;
 use crate::format::log_head::{self, LogHead};
 use crate::format::ring_head::{self, Mark, RingHead};
+use crate::format::stripes::Stripes;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::layout::mirror::log_devices::loss_count;
 use crate::layout::mirror::{LogNeeds, log_needs};
@@ -45,7 +46,7 @@ pub async fn find_mirror<D: Device + Clone>(
     let mut found = Vec::new();
     for (place, device) in members.iter().enumerate() {
         let Some(device) = device.clone() else { continue };
-        let (head, is_foreign) = member_head(&device, volume).await;
+        let (head, is_foreign) = member_head(&device, volume, None).await;
         if !is_foreign {
             found.push(Member { place, device, head });
         }
@@ -83,14 +84,18 @@ pub async fn find_mirror<D: Device + Clone>(
     (Available { home, log, is_log_in_parts: logs.is_empty(), arena, causes }, of_heads)
 }
 
-/// The newest head of this volume, and whether the drive is another one's.
-async fn member_head<D: Device + Clone>(device: &D, volume: u64) -> (Option<RingHead>, bool) {
+/// The newest head of this volume with these stripes, and whether the drive is another one's.
+pub(super) async fn member_head<D: Device + Clone>(
+    device: &D,
+    volume: u64,
+    stripes: Option<Stripes>,
+) -> (Option<RingHead>, bool) {
     let mut heads: Vec<RingHead> = Vec::new();
     for page in pages(device, ring_head::HEAD_COPIES).await {
         heads.extend(RingHead::decode(&page));
     }
-    // A member with stripes holds parts of pages, and nothing that is right in its place.
-    let is_ours = |head: &RingHead| head.volume == volume && head.stripes.is_none();
+    // Of other stripes nothing is right in its place.
+    let is_ours = |head: &RingHead| head.volume == volume && head.stripes == stripes;
     let is_foreign = !heads.is_empty() && !heads.iter().any(is_ours);
     (heads.into_iter().filter(is_ours).max_by_key(|head| head.generation), is_foreign)
 }
@@ -109,7 +114,7 @@ async fn pages<D: Device + Clone>(device: &D, count: u64) -> Vec<[u8; PAGE]> {
 }
 
 /// The log devices that count: those that know of the last loss of one.
-async fn log_devices<D: Device + Clone>(
+pub(super) async fn log_devices<D: Device + Clone>(
     volume: u64,
     logs: &[Option<D>],
     noted: u64,

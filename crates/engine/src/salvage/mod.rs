@@ -1,15 +1,17 @@
 //! What can be had of a volume that is damaged, or of which something is missing.
 //!
 //! ```text
-//! mod        opens it in memory, reads it
-//!   discover   the superblock and the root that are taken
-//!   records    the log, up to what is damaged of it
-//!   table      the pages of sums, and which of them something vouches for
-//!   anew       what is made of those that are damaged
-//!   named      the ranges that are not what they should be
-//! copies     drives that hold the same, read and never written
-//! mirror     which copies of a mirror there are, and what its heads know
-//! arena      a copy of the memory for writes that are not durable
+//! mod              opens it in memory, reads it
+//!   discover         the superblock and the root that are taken
+//!   records          the log, up to what is damaged of it
+//!   table            the pages of sums, and which of them something vouches for
+//!     table_rebuild    what is made of those that are damaged
+//!   damage           the ranges that are not what they should be
+//! copies         drives that hold the same, read and never written
+//! mirror         which copies of a mirror there are, and what its heads know
+//! striped        the same of a ring with stripes
+//!   striped_copy   what such a ring offers, by one choice of its members
+//! arena          a copy of the memory for writes that are not durable
 //! ```
 //!
 //! 1. Nothing is written, to no device and no arena.
@@ -25,6 +27,8 @@ mod damage;
 mod discover;
 mod mirror;
 mod records;
+mod striped;
+mod striped_copy;
 mod table;
 mod table_rebuild;
 
@@ -36,6 +40,8 @@ pub use copies::{Copies, Part};
 pub use damage::{Cause, Condition, DamageList, DamagedRange, RANGES_MAX};
 pub use discover::KnownVolume;
 pub use mirror::{MirrorHeads, find_mirror};
+pub use striped::find_striped;
+pub use striped_copy::{Source, StripedCopy};
 
 use crate::buffer::{ArenaContents, is_of_other_version};
 use crate::device::{Device, Extent};

@@ -1,6 +1,6 @@
-//! Making the log devices of a mirror once more, that was stopped in order and lost all of them.
+//! Making the log devices of a mirror or of stripes once more, that was stopped in order and lost all of them.
 //!
-//! A mirror keeps its superblocks on its log devices. Of an opening that ends in order the last one is on its members too,
+//! A ring keeps its superblocks on its log devices. Of an opening that ends in order the last one is on its members too,
 //! and then a head on each of them that names it as the newest ([`super::superblocks`]).
 //!
 //! 1. The members prove the stop together: the newest superblock that any of them knows of is one that says so, and all of
@@ -9,6 +9,10 @@
 //! 2. The members are not written. A log device that may belong to them as they are is left alone.
 //! 3. A log device says what it is last, behind everything else that is durable on it: cut before that, it is none, and the
 //!    same can be done again.
+//! 4. With stripes, a log device that was lost and comes back counts no more beside those that were made: the records of its
+//!    stripe log have higher numbers than theirs.
+
+use evenkeel_erasure::Code;
 
 use super::open::check_log_sectors;
 use super::superblocks::read_log_from;
@@ -17,9 +21,10 @@ use crate::error::Error;
 use crate::format::layout::{home_copy_offset, log_bytes_with_superblocks, log_copy_offset};
 use crate::format::log_head::{self, LogHead};
 use crate::format::ring_head::{self, RingHead};
+use crate::format::stripes::Stripes;
 use crate::format::superblock::Superblock;
-use crate::format::{PAGE, PAGE_BYTES};
-use crate::layout::mirror::log_devices::{UNLOST, read_log_head};
+use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::layout::mirror::log_devices::{UNLOST, beyond, read_log_head};
 use crate::layout::mirror::mark_of;
 use crate::size_text::exact_size;
 
@@ -29,7 +34,9 @@ pub struct MirrorLogRenewal {
     /// Bytes that each of them must have.
     pub device_bytes: u64,
     superblock: Superblock,
-    /// What their heads must say for the members to take them for the log.
+    /// What the heads of log devices say that the members know.
+    known_losses: u64,
+    /// What the heads of those that are made say.
     losses: u64,
 }
 
@@ -37,8 +44,8 @@ fn unusable<T>(why: impl Into<String>) -> Result<T, Error> {
     Err(Error::Unusable(why.into()))
 }
 
-/// What it takes to make the log devices of the mirror of this number once more, of which these are all members, each at its
-/// place. Nothing is written.
+/// What it takes to make the log devices of the ring of this number once more, of which these are all members, each at its
+/// place. With stripes, it is said where on each log device their log is, from the begin of its journal. Nothing is written.
 ///
 /// # Errors
 ///
@@ -46,14 +53,16 @@ fn unusable<T>(why: impl Into<String>) -> Result<T, Error> {
 pub async fn plan_mirror_log_renewal<M: Device>(
     members: &[M],
     volume: u64,
+    striped: Option<(Stripes, Extent)>,
 ) -> Result<MirrorLogRenewal, Error> {
+    let stripes = striped.map(|(stripes, _)| stripes);
     let mut heads = Vec::with_capacity(members.len());
     for (place, member) in members.iter().enumerate() {
         let is_ours = |head: &RingHead| {
             head.volume == volume
                 && usize::from(head.place) == place
                 && usize::from(head.places) == members.len()
-                && head.stripes.is_none()
+                && head.stripes == stripes
         };
         let mut both = read_heads(member).await;
         both.retain(is_ours);
@@ -70,16 +79,13 @@ pub async fn plan_mirror_log_renewal<M: Device>(
         heads.extend(both.into_iter().max_by_key(|head| head.generation));
     }
     let newest = heads.iter().map(|head| head.superblock).max().unwrap_or(0);
-    let mut closed: Option<Superblock> = None;
-    for (member, head) in members.iter().zip(&heads) {
-        let Some(found) = left_superblock(member, volume, newest).await else { continue };
-        if closed.is_some_and(|closed| closed != found) {
-            return unusable("its members do not agree on how it was stopped");
-        }
-        if head.mark >= mark_of(found.home_state) {
-            closed = Some(found);
-        }
-    }
+    let closed = match stripes {
+        None => left_on_each(members, &heads, volume, newest).await?,
+        Some(stripes) => left_in_stripes(members, stripes, volume, newest).await.filter(|found| {
+            let is_as_far = |head: &&RingHead| head.mark >= mark_of(found.home_state);
+            heads.iter().filter(is_as_far).count() >= stripes.data()
+        }),
+    };
     let Some(superblock) = closed else {
         return unusable(
             "its members do not say that it was stopped in order: its log may have held writes that are nowhere else (a \
@@ -91,9 +97,77 @@ pub async fn plan_mirror_log_renewal<M: Device>(
             "one of its members knows of a later opening than the one that was stopped in order",
         );
     }
-    let losses = heads.iter().map(|head| head.log_losses).max().unwrap_or(0).max(UNLOST);
-    let device_bytes = log_head::DATA_OFFSET.saturating_add(log_bytes_with_superblocks(superblock.log_bytes));
-    Ok(MirrorLogRenewal { device_bytes, superblock, losses })
+    let known_losses = heads.iter().map(|head| head.log_losses).max().unwrap_or(0).max(UNLOST);
+    let journal_bytes = log_bytes_with_superblocks(superblock.log_bytes);
+    let end = striped.map_or(journal_bytes, |(_, zone)| zone.end().max(journal_bytes));
+    let losses = match striped {
+        None => known_losses,
+        Some(_) => beyond(known_losses, page_sum(&superblock.encode()) as u32),
+    };
+    let device_bytes = log_head::DATA_OFFSET.saturating_add(end);
+    Ok(MirrorLogRenewal { device_bytes, superblock, known_losses, losses })
+}
+
+/// The superblock of this number that an opening left on members whose heads say that they came as far.
+async fn left_on_each<M: Device>(
+    members: &[M],
+    heads: &[RingHead],
+    volume: u64,
+    newest: u64,
+) -> Result<Option<Superblock>, Error> {
+    let mut closed: Option<Superblock> = None;
+    for (member, head) in members.iter().zip(heads) {
+        let Some(found) = left_superblock(member, volume, newest).await else { continue };
+        if closed.is_some_and(|closed| closed != found) {
+            return unusable("its members do not agree on how it was stopped");
+        }
+        if head.mark >= mark_of(found.home_state) {
+            closed = Some(found);
+        }
+    }
+    Ok(closed)
+}
+
+/// The same of all members together: as one holds it, or as others have it, each of them left out once.
+async fn left_in_stripes<M: Device>(
+    members: &[M],
+    stripes: Stripes,
+    volume: u64,
+    newest: u64,
+) -> Option<Superblock> {
+    let offset = home_copy_offset(0, (newest % 2) as usize);
+    let piece = stripes.pieces(Extent::new(offset, PAGE_BYTES)).next()?;
+    let stripe = piece.shard.stripe;
+    let mut others: Vec<(usize, [u8; PAGE])> = Vec::new();
+    for (place, member) in members.iter().enumerate() {
+        let mut page = [0; PAGE];
+        if member.read(ring_head::DATA_OFFSET + piece.on_member.offset, &mut page).await.is_err() {
+            continue;
+        }
+        match place == piece.place {
+            true if closed_superblock(&page, volume, newest).is_some() => {
+                return closed_superblock(&page, volume, newest);
+            }
+            true => {}
+            false => others.push((stripes.shard_on(stripe, place).number, page)),
+        }
+    }
+    let code = Code::new(stripes.data(), stripes.parity()).ok()?;
+    (0..others.len()).find_map(|left_out| {
+        let present =
+            others.iter().enumerate().filter(|&(at, _)| at != left_out || others.len() == stripes.data());
+        let present: Vec<(usize, &[u8])> = present.map(|(_, (number, page))| (*number, &page[..])).collect();
+        let mut page = [0; PAGE];
+        code.reconstruct(&present, &mut [(piece.shard.number, &mut page)]).ok()?;
+        closed_superblock(&page, volume, newest)
+    })
+}
+
+/// The superblock that these bytes are, if it is this one, and says that an opening ended in order.
+fn closed_superblock(page: &[u8; PAGE], volume: u64, generation: u64) -> Option<Superblock> {
+    let found = Superblock::decode(page)?;
+    let is_it = found.volume == volume && found.generation == generation && found.is_closed;
+    (is_it && found.separate_log).then_some(found)
 }
 
 /// That `log` is not a log device of these members as they are: it may be overwritten. Nothing is written.
@@ -111,7 +185,11 @@ pub async fn check_mirror_log_is_lost<L: Drive>(renewal: &MirrorLogRenewal, log:
             "one of its log devices is newer than its members, and holds what they lack: bring back the members that belong \
              to it",
         ),
-        Some(found) if found.generation == generation && head.losses == renewal.losses && is_all_there => {
+        Some(found)
+            if found.generation == generation
+                && [renewal.known_losses, renewal.losses].contains(&head.losses)
+                && is_all_there =>
+        {
             unusable(
                 "one of its log devices is there and belongs to it: others that are lost are replaced (`replace`)",
             )
@@ -132,7 +210,7 @@ pub async fn renew_mirror_log<L: Drive>(
     place: u16,
     places: u16,
 ) -> Result<(), Error> {
-    let MirrorLogRenewal { device_bytes, superblock, losses } = renewal;
+    let MirrorLogRenewal { device_bytes, superblock, losses, .. } = renewal;
     let geometry = log.geometry();
     check_log_sectors(superblock, geometry.sector_bytes)?;
     if geometry.size_bytes < *device_bytes {
@@ -177,7 +255,5 @@ pub(crate) async fn left_superblock<M: Device>(
     let mut page = [0; PAGE];
     let offset = ring_head::DATA_OFFSET + home_copy_offset(0, (generation % 2) as usize);
     member.read(offset, &mut page).await.ok()?;
-    let found = Superblock::decode(&page)?;
-    let is_it = found.volume == volume && found.generation == generation && found.is_closed;
-    (is_it && found.separate_log).then_some(found)
+    closed_superblock(&page, volume, generation)
 }

@@ -12,8 +12,7 @@ use crate::front::{Front, FrontSetup};
 use crate::net::{Place, SocketAccess};
 use crate::path_error::PathError;
 use crate::remedy::Advise;
-use crate::volume::devices::AnyPages;
-use crate::volume::salvage::OpenSalvage;
+use crate::volume::salvage::{LocalSource, OpenSalvage};
 use crate::volume::{LockedVolume, VolumeError};
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::salvage::SalvagedVolume;
@@ -40,7 +39,7 @@ pub struct Options {
 pub async fn run(
     event_loop: &Loop,
     folder: &Path,
-    setup: impl FrontSetup<SalvagedVolume<Loop, AnyPages>>,
+    setup: impl FrontSetup<SalvagedVolume<Loop, LocalSource>>,
     options: Options,
     ready: impl FnOnce(&OpenSalvage, Vec<Option<Place>>),
 ) -> Result<bool, VolumeError> {

@@ -1,4 +1,4 @@
-//! Making the log devices of a mirror once more, that was stopped in order and lost all of them.
+//! Making the log devices of a mirror or of stripes once more, that was stopped in order and lost all of them.
 //!
 //! As [`super::renew_log`] for a volume of one member. All members have to be there: together they prove the stop.
 
@@ -28,13 +28,6 @@ impl LockedVolume {
         let (folder, description) = (self.folder(), self.description());
         let shown = folder.display();
         let engine_error = |source| VolumeError::Engine { folder: folder.to_owned(), source };
-        if description.layout.striped().is_some() {
-            return refused(format!(
-                "{shown}: log devices of layout {} cannot be made once more: nothing on its members tells that it was \
-                 stopped in order; bring one of them back",
-                description.layout
-            ));
-        }
         if description.logs.is_empty() {
             return refused(format!("{shown}: its log lies on its members, and is not lost alone"));
         }
@@ -52,7 +45,8 @@ impl LockedVolume {
                 Err(error) => return Err(error),
             });
         }
-        let planned = plan_mirror_log_renewal(&members, description.id.0).await;
+        let striped = description.layout.striped().map(|it| (it.stripes, description.stripe_log()));
+        let planned = plan_mirror_log_renewal(&members, description.id.0, striped).await;
         let renewal = planned.map_err(engine_error)?;
         self.check_nothing_waits()?;
         let mut renewed = Vec::with_capacity(description.logs.len());

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::salvage::{
-    self, Available, Cause, KnownVolume, MemoryArena, MirrorHeads, Part, Salvaged,
+    self, Available, Cause, KnownVolume, MemoryArena, MirrorHeads, Part, Salvaged, Source,
 };
 
 use super::arenas::{Arenas, Waiting};
@@ -24,8 +24,11 @@ use super::{LockedVolume, VolumeError};
 use crate::drive::DriveOptions;
 use crate::event_loop::Loop;
 
+/// What a volume on this machine is salvaged from.
+pub type LocalSource = Source<AnyPages>;
+
 /// What is salvaged of a volume on this machine.
-pub type LocalSalvaged = Salvaged<Loop, AnyPages>;
+pub type LocalSalvaged = Salvaged<Loop, LocalSource>;
 
 /// A volume that is opened to be salvaged.
 pub struct OpenSalvage {
@@ -69,13 +72,6 @@ impl OpenSalvage {
             None => (None, false),
         };
         let arena_is_there = Arenas::of(&folder, &description).is_any_there();
-        if description.layout.striped().is_some() {
-            return Err(VolumeError::Refused(format!(
-                "{}: salvage reads layouts single and mirror, and not {}: bring back members until it opens",
-                folder.display(),
-                description.layout
-            )));
-        }
         let is_ring = description.layout.is_ring();
         if let ([Some(home)], false) = (&members[..], is_ring)
             && let Some(error) = {
@@ -85,23 +81,7 @@ impl OpenSalvage {
         {
             return Err(error);
         }
-        let (mut available, heads) = match is_ring {
-            true => {
-                let (volume, region_bytes) = (description.id.0, description.region_bytes());
-                salvage::find_mirror(volume, &members, &logs, region_bytes, arena).await
-            }
-            false => {
-                let part = |(place, device): (usize, &Option<AnyPages>)| {
-                    device.clone().map(|device| Part { device, offset: 0, place })
-                };
-                let home = members.iter().enumerate().filter_map(part).collect();
-                let log = logs.iter().enumerate().filter_map(part).collect();
-                (
-                    Available { home, log, is_log_in_parts: false, arena, causes: Vec::new() },
-                    MirrorHeads::default(),
-                )
-            }
-        };
+        let (mut available, heads) = find(&description, &members, &logs, arena).await;
         if is_of_other_version {
             available.causes.push(Cause::ArenaOfOtherVersion);
         }
@@ -118,6 +98,33 @@ impl OpenSalvage {
         let memory_is_gone = !salvaged.follows_stop && !arena_is_there;
         Ok(Self { salvaged, missing, memory_is_gone, _locked: locked })
     }
+}
+
+/// What there is of the volume on these members and log devices.
+async fn find(
+    description: &Description,
+    members: &[Option<AnyPages>],
+    logs: &[Option<AnyPages>],
+    arena: Option<MemoryArena>,
+) -> (Available<LocalSource>, MirrorHeads) {
+    let volume = description.id.0;
+    if let Some(striped) = description.layout.striped() {
+        let zone = description.stripe_log();
+        return salvage::find_striped(volume, striped.stripes, zone, members, logs, arena).await;
+    }
+    let sources = |devices: &[Option<AnyPages>]| -> Vec<Option<LocalSource>> {
+        devices.iter().cloned().map(|device| device.map(Source::Drive)).collect()
+    };
+    let (members, logs) = (sources(members), sources(logs));
+    if description.layout.is_ring() {
+        return salvage::find_mirror(volume, &members, &logs, description.region_bytes(), arena).await;
+    }
+    let parts = |devices: Vec<Option<LocalSource>>| {
+        let there = devices.into_iter().enumerate();
+        there.filter_map(|(place, device)| Some(Part { device: device?, offset: 0, place })).collect()
+    };
+    let (home, log) = (parts(members), parts(logs));
+    (Available { home, log, is_log_in_parts: false, arena, causes: Vec::new() }, MirrorHeads::default())
 }
 
 fn known(description: &Description, heads: MirrorHeads) -> KnownVolume {

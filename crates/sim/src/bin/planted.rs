@@ -16,7 +16,7 @@ use evenkeel_engine::planted::{Bug, plant};
 use evenkeel_sim::caught::caught;
 use evenkeel_sim::damage;
 use evenkeel_sim::oracle::Violation;
-use evenkeel_sim::seeds::{self, STRIPED_ONCE_BROKEN, Seeded};
+use evenkeel_sim::seeds::{self, STRIPED_BROKEN_SINCE, STRIPED_ONCE_BROKEN, Seeded};
 use evenkeel_sim::testbed::{Mirror, Single};
 
 /// Seeds after which a bug counts as escaped.
@@ -77,7 +77,8 @@ fn is_told_caught(bug: Bug, caught: Option<&(u64, String)>) -> bool {
 /// The first seed that shows the bug and nothing without it, and what it shows.
 fn first_caught(bug: Bug) -> Option<(u64, String)> {
     // What once broke a promise of stripes is rare: among so few seeds from 0 on no other may show it.
-    let once_broken = STRIPED_ONCE_BROKEN.into_iter().filter(|_| bug.needs_stripes());
+    let once_broken = STRIPED_ONCE_BROKEN.into_iter().chain(STRIPED_BROKEN_SINCE);
+    let once_broken = once_broken.filter(|_| bug.needs_stripes());
     let once_broken = once_broken.map(|(seed, shape)| Life::Striped { seed, cuts: CUTS, shape });
     let mut lives = once_broken.chain((0..SEEDS_MAX).map(|seed| Life::of(seed, bug)));
     lives.find_map(|life| {

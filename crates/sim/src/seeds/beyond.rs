@@ -5,7 +5,7 @@
 //! | of those with pages, only members are there that lack writes, or rotted | the volume refuses, or what it serves is right |
 //! | only log devices are there that failed | the same |
 //! | the same pages rot on every member | these pages are reported, the others are served |
-//! | all members, all log devices, or both die or fall silent while it is used | it stops, and acknowledges nothing any more; once they are well, everything is there |
+//! | all members, all log devices, or both die or fall silent while it is used | it stops, and acknowledges nothing any more; once they are well, everything is there, and of stripes without M members too |
 //! | all log devices are what they were at some moment of the last opening, and it ended in order or went on for some checkpoints | it refuses; with what they were in the end, everything is there |
 //! | after a cut the log of stripes cannot be read whole on any log device | it refuses, or what it serves is right; once it can be read, everything is there |
 //! | a start with the log device alone whose place another one took in the last run (`Machine::start_with_retired`) | as of the first two; where it refuses, the game goes on as if it had not been tried |
@@ -386,6 +386,23 @@ impl<T: Seeded> Machine<T> {
         self.settle(kind);
         self.run_well(CutPlan::default(), Work::Clients)?;
         self.settle(CutKind::PowerCut);
+        if self.setup.testbed.stripe_log().is_some() {
+            self.lose_some()?;
+        }
         self.run_well(CutPlan::default(), Work::Heal).map(drop)
+    }
+
+    /// Opens the volume without as many members as it needs none of: what was computed as they died must fit what the others
+    /// have.
+    fn lose_some(&mut self) -> Result<(), Violation> {
+        if !self.disks.iter().all(|disk| disk.is_complete) {
+            return Ok(());
+        }
+        let kept = self.keepers(Kind::Pages);
+        let fates =
+            self.without(|number| self.setup.testbed.kind(number) == Kind::Pages && !kept.contains(&number));
+        self.run(CutPlan::default(), Work::Checkpoint, &fates)?;
+        self.settle(CutKind::PowerCut);
+        Ok(())
     }
 }

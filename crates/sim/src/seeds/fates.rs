@@ -12,7 +12,11 @@ use super::machine::{Fate, Machine};
 use crate::cuts::CutPlan;
 use crate::faults::Fault;
 use crate::ground_truth::Disk;
+use crate::random::Random;
 use crate::testbed::Kind;
+
+/// Bytes from the begin of the rows on in which a member with stripes rots, at most.
+const STRIPED_ROT_BYTES_MAX: u64 = 4 << 20;
 
 impl<T: Seeded> Machine<T> {
     /// The number of those of this kind.
@@ -78,21 +82,49 @@ impl<T: Seeded> Machine<T> {
         let there = |number: &usize| fates[*number] == Fate::Well && !relied_on.contains(number);
         let (complete, lacking): (Vec<usize>, Vec<usize>) =
             self.of(Kind::Pages).filter(there).partition(|&number| self.disks[number].is_complete);
-        let is_striped = self.setup.testbed.needed(Kind::Pages) > 1;
-        if is_striped || complete.is_empty() || lacking.is_empty() || self.random.coin() {
+        if complete.is_empty() || lacking.is_empty() || !self.setup.rots_beneath_rebuilds() {
             return;
         }
-        let source = *self.random.pick(&complete);
+        let before = self.random.clone();
+        let is_striped = self.setup.testbed.stripe_log().is_some();
+        if is_striped {
+            self.random = Random::new(before.clone().number() ^ 0x407b);
+        }
+        self.perhaps_rot(&complete);
+        if is_striped {
+            // Whatever that drew: seeds in which nothing rots stay what they were.
+            self.random = before;
+        }
+    }
+
+    /// Half of the pages of one of these devices rot, in half of the cases.
+    fn perhaps_rot(&mut self, sources: &[usize]) {
+        if self.random.coin() {
+            return;
+        }
+        let source = *self.random.pick(sources);
         self.note(|| format!("device {source} rots, and another is about to be rebuilt"));
-        let data = T::layout_of(self).segments[0].data;
-        let data_offset = self.setup.testbed.data_offset(Kind::Pages) + data.offset;
-        for page in (0..data.len).step_by(PAGE).filter(|_| self.random.coin()).collect::<Vec<_>>() {
-            let zone = Extent::new(data_offset + page, PAGE_BYTES);
+        let zone = self.zone_of_pages(source);
+        for page in (zone.offset..zone.end()).step_by(PAGE).filter(|_| self.random.coin()).collect::<Vec<_>>()
+        {
+            let zone = Extent::new(page, PAGE_BYTES);
             Fault::Rots.harm(&self.disks[source].image, zone, &mut self.random);
         }
         self.outcome.members.count(Fault::Rots);
         let disk = &mut self.disks[source];
         (disk.is_clean, disk.is_complete) = (false, false);
+    }
+
+    /// Where pages are on a device; of rows of stripes, the first of them.
+    fn zone_of_pages(&self, number: usize) -> Extent {
+        let data_offset = self.setup.testbed.data_offset(Kind::Pages);
+        if self.setup.testbed.stripe_log().is_none() {
+            let data = T::layout_of(self).segments[0].data;
+            return Extent::new(data_offset + data.offset, data.len);
+        }
+        let size_bytes = self.disks[number].image.borrow().geometry().size_bytes;
+        let rows_bytes = (size_bytes - data_offset).min(STRIPED_ROT_BYTES_MAX);
+        Extent::new(data_offset, rows_bytes / PAGE_BYTES * PAGE_BYTES)
     }
 
     /// Something goes wrong with a device that is switched off, or soon after.

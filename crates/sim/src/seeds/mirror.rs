@@ -122,9 +122,9 @@ pub const STRIPED_ONCE_BROKEN: [(u64, (usize, usize)); 16] = [
     (111_376, (2, 1)),
 ];
 
-/// The same, since seeds grow, and replace log devices.
-pub const STRIPED_BROKEN_SINCE: [(u64, (usize, usize)); 3] =
-    [(64_482, (2, 1)), (159_533, (2, 1)), (169_342, (2, 1))];
+/// The same, since seeds grow, and replace log devices; the last two since drives held something before, and rot.
+pub const STRIPED_BROKEN_SINCE: [(u64, (usize, usize)); 5] =
+    [(64_482, (2, 1)), (159_533, (2, 1)), (169_342, (2, 1)), (21_773, (2, 1)), (22_101, (4, 2))];
 
 /// What a seed stands for on a ring with stripes.
 pub fn draw_striped(seed: u64, cuts: u32, (data, parity): (usize, usize)) -> Setup<Mirror> {
@@ -182,8 +182,11 @@ mod tests {
             let setup = draw_striped(seed, 2, shape);
             assert_eq!((setup.growths.count, setup.logs_replaced_share()), (0, 0.0), "seed {seed}");
         }
-        for (seed, shape) in STRIPED_ONCE_BROKEN.into_iter().chain(STRIPED_BROKEN_SINCE) {
-            assert!(!draw_striped(seed, 2, shape).has_used_drives(), "seed {seed}");
+        for (seed, shape) in STRIPED_ONCE_BROKEN.into_iter().chain(STRIPED_BROKEN_SINCE).take(19) {
+            let setup = draw_striped(seed, 2, shape);
+            let is_other =
+                setup.has_used_drives() || setup.rots_beneath_rebuilds() || setup.ends_log_replaced();
+            assert!(!is_other, "seed {seed}");
         }
     }
 }

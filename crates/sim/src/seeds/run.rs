@@ -29,6 +29,8 @@ struct Background {
     ends_failed: bool,
     /// Whether it ends while one that lacked writes is copied to; by which chance.
     ends_copying: Option<Random>,
+    /// Whether it ends soon after one of the log was replaced; by which chance.
+    ends_log_replaced: Option<Random>,
     /// What becomes of devices that are away, if they come back while it goes on.
     comes_back: Option<Random>,
     /// What becomes of those of the log, if they are replaced meanwhile.
@@ -49,7 +51,18 @@ impl Background {
         let replaces_logs = of_logs.chance(setup.logs_replaced_share()).then_some(of_logs);
         let of_copies = Random::new(random.clone().number() ^ 0xc0b1);
         let ends_copying = (plan.at_event.is_some() && setup.ends_copying()).then_some(of_copies);
-        Self { faults, ends_rebuilt, ends_failed, ends_copying, comes_back, replaces_logs, random }
+        let of_ends = Random::new(random.clone().number() ^ 0x10ed);
+        let ends_log_replaced = (plan.at_event.is_some() && setup.ends_log_replaced()).then_some(of_ends);
+        Self {
+            faults,
+            ends_rebuilt,
+            ends_failed,
+            ends_copying,
+            ends_log_replaced,
+            comes_back,
+            replaces_logs,
+            random,
+        }
     }
 
     fn begin<T: Seeded>(&mut self, fixture: &Rc<Fixture<T>>) {
@@ -66,6 +79,9 @@ impl Background {
         }
         if let Some(random) = self.ends_copying.take() {
             env.spawn(Rc::clone(fixture).end_in_a_copy(random));
+        }
+        if let Some(random) = self.ends_log_replaced.take() {
+            env.spawn(Rc::clone(fixture).end_with_a_log_replaced(random));
         }
         if self.ends_failed {
             env.spawn(Rc::clone(fixture).end_with_one_failed(random.fork()));

@@ -96,6 +96,19 @@ impl<T: Seeded> Setup<T> {
         if may && Random::new(self.seed ^ salt).chance(0.4) { 0.8 } else { 0.0 }
     }
 
+    /// Whether cuts come soon after a device of the log was replaced, of some seeds, so that the others are what they were.
+    pub(super) fn ends_log_replaced(&self) -> bool {
+        let is_striped = self.testbed.stripe_log().is_some();
+        is_striped
+            && self.logs_replaced_share() > 0.0
+            && Random::new(self.seed ^ LOG_REPLACED_LAST).chance(0.3)
+    }
+
+    /// Whether pages rot beneath a rebuild, of some seeds of stripes; of the others that have members, in each.
+    pub(super) fn rots_beneath_rebuilds(&self) -> bool {
+        self.testbed.stripe_log().is_none() || Random::new(self.seed ^ ROTS_BENEATH).chance(0.3)
+    }
+
     /// Whether the drives held something before the volume was made, and those that replace them too: of some seeds, so that
     /// the others are what they were.
     pub(super) fn has_used_drives(&self) -> bool {
@@ -131,6 +144,12 @@ const STRIPED_LOGS_REPLACED: u64 = 0x1_0226;
 
 /// Whose drives held something before: of none that once broke a promise.
 const USED: u64 = 0x06c6;
+
+/// In which of those with stripes pages rot beneath a rebuild: in none that once broke a promise.
+const ROTS_BENEATH: u64 = 0x4937;
+
+/// Which of those with stripes end soon after a device of the log was replaced: none that once broke a promise.
+const LOG_REPLACED_LAST: u64 = 0x10ee;
 
 /// Bytes of a log that such drives leave enough room in, and that a run or two fill.
 pub(crate) fn draw_log_bytes(atomic_sectors: bool, sector_bytes: u32, random: &mut Random) -> u64 {

@@ -31,6 +31,7 @@ mod ring_rejoin;
 mod roots;
 mod salvage;
 mod salvage_mirror;
+mod salvage_stripes;
 mod stripes;
 mod volume_as_device;
 mod volume_model;

@@ -4,15 +4,17 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::Durability;
+use evenkeel_engine::device::{Durability, Extent};
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::ring_head;
+use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::format::superblock::Superblock;
+use evenkeel_engine::format::{log_head, ring_head};
 use evenkeel_engine::volume::{check_mirror_log_is_lost, plan_mirror_log_renewal, renew_mirror_log};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
+use evenkeel_sim::testbed::Testbed;
 
 use crate::machine::mirror::{Machine, PAGE, Plan, Run, WHOLE_RUN, filled};
 
@@ -29,7 +31,11 @@ fn lose_logs(machine: &mut Machine) {
 }
 
 async fn renew(run: &Run) -> Result<(), Error> {
-    let renewal = plan_mirror_log_renewal(&run.members, VOLUME).await?;
+    renew_with(run, None).await
+}
+
+async fn renew_with(run: &Run, striped: Option<(Stripes, Extent)>) -> Result<(), Error> {
+    let renewal = plan_mirror_log_renewal(&run.members, VOLUME, striped).await?;
     for log in &run.logs {
         check_mirror_log_is_lost(&renewal, log).await?;
     }
@@ -228,4 +234,52 @@ fn a_log_device_that_failed_before_the_stop_does_not_count_later() {
     machine.logs[0] = Rc::new(RefCell::new(failed));
     assert!(machine.contents() == bytes);
     works(&mut machine, &mut bytes, true);
+}
+
+/// What tells of the stripes of a plan, and of their log.
+fn striped(plan: &Plan) -> Option<(Stripes, Extent)> {
+    let zone = plan.testbed.stripe_log()?;
+    Some((plan.ring.stripes?, Extent::new(zone.offset - log_head::DATA_OFFSET, zone.len)))
+}
+
+#[test]
+fn lost_log_devices_of_stripes_are_made_again_where_they_were_stopped_in_order_and_nowhere_else() {
+    for (data, parity) in [(2, 1), (4, 2)] {
+        let plan = Plan::striped(data, parity, 2);
+        let (mut machine, mut bytes) = filled(plan, SEED);
+        lose_logs(&mut machine);
+        // What says so is read from the others where its own member rots.
+        machine.members[0].borrow_mut().rot(ring_head::DATA_OFFSET, 2 * PAGE, &mut Random::new(5));
+        machine.run_whole(async |run| renew_with(&run, striped(&plan)).await).unwrap();
+        works(&mut machine, &mut bytes, true);
+        lose_logs(&mut machine);
+        let refused = machine.run_whole(async |run| renew_with(&run, striped(&plan)).await);
+        assert!(matches!(refused, Err(Error::Unusable(why)) if why.contains("stopped in order")));
+    }
+}
+
+#[test]
+fn a_log_device_of_stripes_that_was_lost_and_comes_back_beside_one_that_was_made_counts_no_more() {
+    let plan = Plan::striped(2, 1, 2);
+    let (mut machine, mut bytes) = filled(plan, SEED);
+    let lost: Vec<_> = machine.logs.iter().map(|log| log.borrow().clone()).collect();
+    lose_logs(&mut machine);
+    machine.run_whole(async |run| renew_with(&run, striped(&plan)).await).unwrap();
+    // Rows change, and their records have lower numbers than those that the lost ones hold.
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
+        volume.write(0, &[5; 8 * PAGE as usize], Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap();
+    });
+    machine.power_cut();
+    bytes[..8 * PAGE as usize].fill(5);
+    for (place, image) in lost.into_iter().enumerate() {
+        let mut machine = machine.fork(place as u64);
+        machine.logs[place] = Rc::new(RefCell::new(image));
+        assert!(machine.contents() == bytes, "log device {place}");
+        machine.members_gone = vec![place];
+        assert!(machine.contents() == bytes, "log device {place}, without member {place}");
+        machine.members_gone = Vec::new();
+        works(&mut machine, &mut bytes.clone(), false);
+    }
 }

@@ -19,7 +19,7 @@ use evenkeel_sim::image::{Image, Payload, SharedImage};
 use evenkeel_sim::random::Random;
 
 /// More than a page of the table speaks of.
-const PAGES: u64 = 530;
+pub(crate) const PAGES: u64 = 530;
 
 fn layout(plan: &Plan) -> Layout {
     let home_bytes = Layout::home_bytes_for(PAGES, plan.create.log_bytes, true);
@@ -27,7 +27,7 @@ fn layout(plan: &Plan) -> Layout {
 }
 
 /// All that a mirror was given: durable writes, zeros and checkpoints, then perhaps a stop in order.
-async fn story(run: Run, seed: u64, bytes: &mut [u8], closes: bool) {
+pub(crate) async fn story(run: Run, seed: u64, bytes: &mut [u8], closes: bool) {
     let mut random = Random::new(seed);
     let (volume, ..) = run.open().await.unwrap();
     for step in 0..random.below(25) + 5 {
@@ -54,7 +54,7 @@ async fn story(run: Run, seed: u64, bytes: &mut [u8], closes: bool) {
 }
 
 /// Overwrites a part of a drive, in whole sectors.
-fn overwrite(image: &SharedImage, offset: u64, bytes: Vec<u8>) {
+pub(crate) fn overwrite(image: &SharedImage, offset: u64, bytes: Vec<u8>) {
     let extent = Extent::new(offset, bytes.len() as u64);
     let mut image = image.borrow_mut();
     let write = image.begin_write(extent, Payload::Bytes(bytes.into()), Durability::Durable);

@@ -24,7 +24,7 @@ use crate::format::stripes::{DATA_MAX, PARITY_MAX, Stripes};
 const _: () = assert!(DATA_MAX + PARITY_MAX <= MEMBERS_MAX);
 
 /// Where a shard lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {
     /// The stripe, from 0.
     pub stripe: u64,

@@ -1,5 +1,6 @@
 //! Stripes over a ring: K data shards and M parity shards of each stripe, every one on another member.
 //!
-//! So far this is where bytes lie ([`geometry`]), as the heads of members name it. No volume is laid out so yet.
+//! This is where bytes lie ([`geometry`]), as the heads of members name it. What is done with them is with the mirror, as all
+//! else of a ring is ([`crate::layout::mirror`]).
 
 pub mod geometry;

@@ -20,7 +20,7 @@ use std::rc::{Rc, Weak};
 
 use super::MirrorPages;
 use super::log_copy::Joining;
-pub(crate) use super::log_losses::loss_count;
+pub(crate) use super::log_losses::{beyond, loss_count};
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};

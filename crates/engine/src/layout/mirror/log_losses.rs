@@ -25,6 +25,13 @@ pub(crate) fn loss_count(number: u64) -> u64 {
     number >> LOSSES_CHANCE_BITS
 }
 
+/// The number for more losses than this one stands for and anybody can have come to meanwhile: who says so is the only log.
+/// `chance` tells it from others.
+pub(crate) fn beyond(number: u64, chance: u32) -> u64 {
+    // Of one more, those that were not told count too.
+    (loss_count(number) + 2) << LOSSES_CHANCE_BITS | u64::from(chance)
+}
+
 impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     /// Those that take part, and what is to count from now on beside them, each with its place.
     fn counting(&self) -> Vec<(usize, Rc<L>)> {

@@ -37,7 +37,7 @@ mod rebuild;
 mod rejoin;
 mod replicate;
 mod store;
-mod stripe_log;
+pub(crate) mod stripe_log;
 mod striping;
 
 use std::cell::{Cell, RefCell};

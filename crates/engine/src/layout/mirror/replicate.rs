@@ -104,6 +104,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
         .await;
     }
 
+    /// Puts bytes into the stripes durably, as any write there; nothing, where that is not to be had any more: nobody relies on
+    /// it.
+    pub(super) async fn leave_in_stripes(&self, offset: u64, bytes: &[u8]) {
+        if self.write(&[PlacedWrite { offset, parts: vec![bytes] }]).await.is_ok() {
+            let _or_not = self.flush().await;
+        }
+    }
+
     /// How many of the first writes every member in sync has durably, and says so by its head; `None` where too few are:
     /// whoever failed last would be told to lack what the others cannot serve without it.
     fn settled(&self) -> Option<u64> {

@@ -215,9 +215,12 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     /// At once on all members: nobody reads any more.
     async fn end(&self, last: Option<&Superblock>) -> Result<(), DeviceError> {
         // A journal on the members has it there already.
-        if let Some(last) = last.filter(|_| !self.holds_log() && self.0.striping.is_none()) {
+        if let Some(last) = last.filter(|_| !self.holds_log()) {
             let offset = home_copy_offset(last.home_bytes, (last.generation % 2) as usize);
-            self.0.leave_on_all(offset, &last.encode()).await;
+            match self.0.striping {
+                None => self.0.leave_on_all(offset, &last.encode()).await,
+                Some(_) => self.0.leave_in_stripes(offset, &last.encode()).await,
+            }
         }
         if is_planted(Bug::RingEndUntold) {
             return Ok(());

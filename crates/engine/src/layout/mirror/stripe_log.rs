@@ -106,7 +106,7 @@ impl Entry<'_> {
 }
 
 #[derive(Default)]
-pub(super) struct StripeLog {
+pub(crate) struct StripeLog {
     region: RefCell<Option<Rc<dyn StripeRegion>>>,
     volume: Cell<u64>,
     next: Cell<u64>,
@@ -120,8 +120,8 @@ pub(super) struct StripeLog {
 }
 
 /// A record that counts.
-pub(super) struct Logged {
-    pub(super) record: StripeRecord,
+pub(crate) struct Logged {
+    pub(crate) record: StripeRecord,
     /// Where its bytes begin, on each copy that has it.
     body_at: u64,
     /// The copies that have it, a bit each.
@@ -147,7 +147,7 @@ impl Drop for Unended<'_> {
 }
 
 impl StripeLog {
-    pub(super) fn set_region(&self, region: Rc<dyn StripeRegion>) {
+    pub(crate) fn set_region(&self, region: Rc<dyn StripeRegion>) {
         self.region.replace(Some(region));
     }
 
@@ -313,7 +313,7 @@ impl StripeLog {
     /// the newest records cannot be, those before them do not count either.
     ///
     /// They stay until all members in sync say that they came as far as `replayed`.
-    pub(super) async fn scan(
+    pub(crate) async fn scan(
         &self,
         volume: u64,
         stripes: &Stripes,
@@ -433,7 +433,7 @@ impl StripeLog {
     }
 
     /// The new bytes that a record has, from any copy that has them.
-    pub(super) async fn body(&self, Logged { record, body_at, .. }: &Logged) -> Result<Vec<u8>, DeviceError> {
+    pub(crate) async fn body(&self, Logged { record, body_at, .. }: &Logged) -> Result<Vec<u8>, DeviceError> {
         let mut failure = DeviceError { doing: "read the log of stripes", errno: EIO };
         let Some(region) = self.region() else { return Err(failure) };
         for copy in region.copies() {
