@@ -102,7 +102,7 @@ crate::planted_bugs! {
     StripesReplayedUntold = "stripes-replayed-untold",
     /// A rebuild does not look whether members hold one version of rows that are known in part.
     StripesRebuiltApart = "stripes-rebuilt-apart",
-    /// A change of a stripe is noted for members that are away only once it is logged.
+    /// A member that comes back is not given the rows of changes that have no number yet.
     StripesNotedLate = "stripes-noted-late",
     /// A change is made of what too few members can say.
     StripesChangedByFew = "stripes-changed-by-few",

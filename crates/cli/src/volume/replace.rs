@@ -29,12 +29,16 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
     let handle = event_loop.handle();
     let signals = stop_signals(&handle)?;
     let wish = wish(args);
-    if let Some(question) = wish.question(&args.volume, &description).filter(|_| locked.is_none()) {
-        // What a server refuses whatever the new one is: another copy that is at work, say, to the same file.
+    let preparing = wish.prepare(&handle, &args.volume, &description);
+    let prepared = interruptible(&event_loop, &signals, preparing);
+    if let Err(Failure::Unusable(_)) = prepared
+        && locked.is_none()
+        && let Some(question) = wish.question(&args.volume, &description)
+    {
+        // A server may refuse it whatever the new one is: as another copy is at work, say, to the same file.
         control::consider(&args.volume, question).transpose()?;
     }
-    let preparing = wish.prepare(&handle, &args.volume, &description);
-    let Some(mut prepared) = interruptible(&event_loop, &signals, preparing)? else {
+    let Some(mut prepared) = prepared? else {
         return say(&format!(
             "{} is in its place already, and {} is no member or log device (any more): nothing to do\n",
             shown(&args.new),

@@ -287,6 +287,13 @@ fn what_is_left_of_stripes_is_salvaged_without_two_members_and_the_log_and_from_
     }
     scene.done("salvage disk from-a-stop");
     assert!(scene.bytes("from-a-stop") == bytes);
+    // A blank drive in the place of a log device makes it no worse.
+    fs::write(volume.folder().join("log-1"), vec![0; 1 << 20]).unwrap();
+    scene.done("salvage disk --dry-run");
+    let server = volume.serve("--salvage");
+    assert!(contents(&volume.socket()) == bytes);
+    server.stop();
+    fs::remove_file(volume.folder().join("log-1")).unwrap();
     // One too few: what its own members hold is had, and all else is named.
     ["member-2", "member-3", "member-1"].iter().for_each(|name| scene.take_away(name));
     let ran = scene.run("salvage disk in-part");

@@ -91,6 +91,11 @@ impl Copies {
         self.changed.until(|| self.try_copy_as(extent, is_firm)).await
     }
 
+    /// What is written now.
+    pub(crate) fn written(&self) -> Vec<Extent> {
+        self.writes.borrow().iter().map(|(&offset, &len)| Extent::new(offset, len)).collect()
+    }
+
     fn is_written(&self, extent: &Extent) -> bool {
         let writes = self.writes.borrow();
         let before = writes.range(..extent.end()).next_back();

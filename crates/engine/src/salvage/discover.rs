@@ -122,12 +122,7 @@ pub(super) async fn evidence<D: Device>(
     let home_bytes = home.geometry().size_bytes;
     let on_home = match known.is_ring {
         // What an opening left there that ended in order: it counts where nobody can know of a later one.
-        true if on_log.is_empty() && known.heads.are_all => {
-            let offsets = (0..2).map(|copy| home_copy_offset(home_bytes, copy));
-            let mut left = superblocks(home, offsets, known).await;
-            left.retain(|found| found.is_closed && found.generation == known.heads.superblock);
-            left
-        }
+        true if on_log.is_empty() => left_behind(home, known).await.into_iter().collect(),
         true => Vec::new(),
         false => {
             let at_start =
@@ -170,6 +165,25 @@ pub(super) async fn evidence<D: Device>(
     let is_home_older = known.separate_log && at_home.is_some() && at_home < at_log;
     let acknowledged = candidates.iter().map(|it| it.acknowledged).max().unwrap_or(0);
     Evidence { candidates, base: at_home.unwrap_or(newest), acknowledged, is_home_older, causes }
+}
+
+/// What an opening that ended in order left on all members of a ring: it counts where nobody can know of a later one.
+async fn left_behind<D: Device>(home: &Copies<D>, known: &KnownVolume) -> Option<Superblock> {
+    let offsets = (0..2).map(|copy| home_copy_offset(home.geometry().size_bytes, copy));
+    let left = if known.heads.are_all { superblocks(home, offsets, known).await } else { Vec::new() };
+    left.into_iter().find(|found| found.is_closed && found.generation == known.heads.superblock)
+}
+
+/// Whether all members of a ring say that it was stopped in order, and its log devices know less than they: then nothing is
+/// needed of these, whatever they are.
+pub(super) async fn is_log_outdone<D: Device>(
+    home: &Copies<D>,
+    log: &Copies<D>,
+    known: &KnownVolume,
+) -> bool {
+    let Some(left) = left_behind(home, known).await else { return false };
+    let on_log = superblocks(log, (0..LOG_COPIES).map(log_copy_offset), known).await;
+    on_log.iter().all(|found| found.generation < left.generation)
 }
 
 /// The state to take, and what the log adds to it: the newest whose root is whole and from which the log leads to the

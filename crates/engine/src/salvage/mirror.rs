@@ -134,7 +134,10 @@ pub(super) async fn log_devices<D: Device + Clone>(
             _ => {}
         }
     }
-    let counting = ours.iter().map(|(losses, _)| *losses).max().unwrap_or(0);
+    // As whoever opens the volume decides: what the members know was acknowledged under.
+    let counts = |losses: u64| losses == noted || loss_count(losses) > loss_count(noted) || noted == 0;
+    let numbers = || ours.iter().map(|(losses, _)| *losses);
+    let counting = numbers().filter(|&losses| counts(losses)).max().or(numbers().max()).unwrap_or(0);
     if ours.is_empty() {
         if !unknown.is_empty() {
             causes.push(Cause::MemberMissing);

@@ -108,10 +108,21 @@ pub async fn open<E: Env, D: Device>(
 ) -> Result<Salvaged<E, D>, Error> {
     let Available { home, log, is_log_in_parts, arena, causes } = available;
     let home = Copies::new(home, SECTOR_BYTES, false);
-    let log = match known.separate_log {
+    let mut log = match known.separate_log {
         true => Some(Copies::new(log, SECTOR_BYTES, is_log_in_parts)).filter(|log| log.replicas() > 0),
         false => Some(home.clone()),
     };
+    let mut causes = causes;
+    if known.is_ring && !is_log_in_parts {
+        let is_outdone = match &log {
+            Some(log) => discover::is_log_outdone(&home, log, known).await,
+            None => false,
+        };
+        if is_outdone {
+            log = None;
+            causes.retain(|&cause| cause != Cause::MemberMissing);
+        }
+    }
     let mut evidence = discover::evidence(&home, log.as_ref(), known).await;
     let (mut state, mut taken) = discover::discover(&home, log.as_ref(), known, &evidence).await?;
     let is_home_older = evidence.is_home_older && state.root.is_whole() && taken.damaged.is_some();

@@ -6,7 +6,7 @@
 //! | as a damaged root says              | those with their sum, uncertain; others are lost                  |
 //! | not as root or log say, or unread   | as the drive holds them, uncertain; what cannot be read is lost   |
 //!
-//! What the last kind of page says is taken where the drive bears it out ([`super::anew`]).
+//! What the last kind of page says is taken where the drive bears it out ([`super::table_rebuild`]).
 
 use super::copies::Copies;
 use super::damage::{Cause, Condition, DamageList};

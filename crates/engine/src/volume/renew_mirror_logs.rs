@@ -1,7 +1,7 @@
 //! Making the log devices of a mirror or of stripes once more, that was stopped in order and lost all of them.
 //!
 //! A ring keeps its superblocks on its log devices. Of an opening that ends in order the last one is on its members too,
-//! and then a head on each of them that names it as the newest ([`super::superblocks`]).
+//! and then a head on each of them that names it as the newest ([`super::superblocks`]). With stripes it is in them, once.
 //!
 //! 1. The members prove the stop together: the newest superblock that any of them knows of is one that says so, and all of
 //!    them are there, with both their heads. An opening tells its members of its first superblock before it acknowledges anything. So nobody wrote
@@ -12,6 +12,8 @@
 //! 4. With stripes, a log device that was lost and comes back counts no more beside those that were made: the records of its
 //!    stripe log have higher numbers than theirs.
 
+use std::cmp::Reverse;
+
 use evenkeel_erasure::Code;
 
 use super::open::check_log_sectors;
@@ -20,10 +22,10 @@ use crate::device::{Device, Drive, Durability, Extent, FlushScope};
 use crate::error::Error;
 use crate::format::layout::{home_copy_offset, log_bytes_with_superblocks, log_copy_offset};
 use crate::format::log_head::{self, LogHead};
-use crate::format::ring_head::{self, RingHead};
+use crate::format::ring_head::{self, Mark, RingHead};
 use crate::format::stripes::Stripes;
-use crate::format::superblock::Superblock;
-use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::format::superblock::{StoreState, Superblock};
+use crate::format::{PAGE, PAGE_BYTES};
 use crate::layout::mirror::log_devices::{UNLOST, beyond, read_log_head};
 use crate::layout::mirror::mark_of;
 use crate::size_text::exact_size;
@@ -45,7 +47,8 @@ fn unusable<T>(why: impl Into<String>) -> Result<T, Error> {
 }
 
 /// What it takes to make the log devices of the ring of this number once more, of which these are all members, each at its
-/// place. With stripes, it is said where on each log device their log is, from the begin of its journal. Nothing is written.
+/// place. With stripes, it is said where on each log device their log is, from the begin of its journal; `chance` tells what is
+/// made then from what was made another time. Nothing is written.
 ///
 /// # Errors
 ///
@@ -54,6 +57,7 @@ pub async fn plan_mirror_log_renewal<M: Device>(
     members: &[M],
     volume: u64,
     striped: Option<(Stripes, Extent)>,
+    chance: u32,
 ) -> Result<MirrorLogRenewal, Error> {
     let stripes = striped.map(|(stripes, _)| stripes);
     let mut heads = Vec::with_capacity(members.len());
@@ -81,10 +85,10 @@ pub async fn plan_mirror_log_renewal<M: Device>(
     let newest = heads.iter().map(|head| head.superblock).max().unwrap_or(0);
     let closed = match stripes {
         None => left_on_each(members, &heads, volume, newest).await?,
-        Some(stripes) => left_in_stripes(members, stripes, volume, newest).await.filter(|found| {
-            let is_as_far = |head: &&RingHead| head.mark >= mark_of(found.home_state);
-            heads.iter().filter(is_as_far).count() >= stripes.data()
-        }),
+        Some(stripes) => {
+            let left = left_in_stripes(members, stripes, volume, newest).await;
+            left.and_then(|found| as_far_as_k(found, stripes, &heads))
+        }
     };
     let Some(superblock) = closed else {
         return unusable(
@@ -102,7 +106,7 @@ pub async fn plan_mirror_log_renewal<M: Device>(
     let end = striped.map_or(journal_bytes, |(_, zone)| zone.end().max(journal_bytes));
     let losses = match striped {
         None => known_losses,
-        Some(_) => beyond(known_losses, page_sum(&superblock.encode()) as u32),
+        Some(_) => beyond(known_losses, chance),
     };
     let device_bytes = log_head::DATA_OFFSET.saturating_add(end);
     Ok(MirrorLogRenewal { device_bytes, superblock, known_losses, losses })
@@ -128,7 +132,21 @@ async fn left_on_each<M: Device>(
     Ok(closed)
 }
 
-/// The same of all members together: as one holds it, or as others have it, each of them left out once.
+/// A superblock that was left in stripes, with the state that K members came to: what was written behind the last checkpoint is
+/// in no log any more, and whoever lacks it is to be told so. `None` where fewer came as far as that checkpoint.
+fn as_far_as_k(found: Superblock, stripes: Stripes, heads: &[RingHead]) -> Option<Superblock> {
+    let named = heads.iter().filter(|head| head.superblock == found.generation);
+    let mut marks: Vec<Mark> = named.map(|head| head.mark).collect();
+    marks.sort_unstable_by_key(|&mark| Reverse(mark));
+    let reached = marks.get(stripes.data() - 1).filter(|&&mark| mark >= mark_of(found.home_state))?;
+    let StoreState([members, .., log_losses]) = found.home_state;
+    let home_state = StoreState([members, reached.epoch, reached.through, log_losses]);
+    Some(Superblock { home_state, ..found })
+}
+
+/// The superblock that an opening left in stripes, as its member and the parity of its row have it: a stop that was cut in the
+/// middle of that left a row that is not one version. Where its member has none, as K others have it, each of them left out
+/// once.
 async fn left_in_stripes<M: Device>(
     members: &[M],
     stripes: Stripes,
@@ -137,30 +155,28 @@ async fn left_in_stripes<M: Device>(
 ) -> Option<Superblock> {
     let offset = home_copy_offset(0, (newest % 2) as usize);
     let piece = stripes.pieces(Extent::new(offset, PAGE_BYTES)).next()?;
-    let stripe = piece.shard.stripe;
-    let mut others: Vec<(usize, [u8; PAGE])> = Vec::new();
+    let mut row: Vec<(usize, [u8; PAGE])> = Vec::new();
     for (place, member) in members.iter().enumerate() {
         let mut page = [0; PAGE];
-        if member.read(ring_head::DATA_OFFSET + piece.on_member.offset, &mut page).await.is_err() {
-            continue;
-        }
-        match place == piece.place {
-            true if closed_superblock(&page, volume, newest).is_some() => {
-                return closed_superblock(&page, volume, newest);
-            }
-            true => {}
-            false => others.push((stripes.shard_on(stripe, place).number, page)),
+        if member.read(ring_head::DATA_OFFSET + piece.on_member.offset, &mut page).await.is_ok() {
+            row.push((stripes.shard_on(piece.shard.stripe, place).number, page));
         }
     }
     let code = Code::new(stripes.data(), stripes.parity()).ok()?;
-    (0..others.len()).find_map(|left_out| {
-        let present =
-            others.iter().enumerate().filter(|&(at, _)| at != left_out || others.len() == stripes.data());
-        let present: Vec<(usize, &[u8])> = present.map(|(_, (number, page))| (*number, &page[..])).collect();
+    let computed = |number: usize, left_out: usize| {
+        let others = row.iter().filter(|(other, _)| *other != number && *other != left_out);
+        let others: Vec<(usize, &[u8])> = others.map(|(number, page)| (*number, &page[..])).collect();
         let mut page = [0; PAGE];
-        code.reconstruct(&present, &mut [(piece.shard.number, &mut page)]).ok()?;
-        closed_superblock(&page, volume, newest)
-    })
+        code.reconstruct(&others, &mut [(number, &mut page)]).ok().map(|()| page)
+    };
+    let own = row.iter().find(|(number, _)| *number == piece.shard.number);
+    if let Some(found) = own.and_then(|(_, page)| closed_superblock(page, volume, newest)) {
+        let is_one_version = row.len() == stripes.members()
+            && row.iter().all(|(number, page)| computed(*number, *number).as_ref() == Some(page));
+        return is_one_version.then_some(found);
+    }
+    (0..stripes.members())
+        .find_map(|left_out| closed_superblock(&computed(piece.shard.number, left_out)?, volume, newest))
 }
 
 /// The superblock that these bytes are, if it is this one, and says that an opening ended in order.

@@ -2,6 +2,7 @@
 //!
 //! As [`super::renew_log`] for a volume of one member. All members have to be there: together they prove the stop.
 
+use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::volume::{
     MirrorLogRenewal, check_mirror_log_is_lost, plan_mirror_log_renewal, renew_mirror_log,
@@ -46,7 +47,8 @@ impl LockedVolume {
             });
         }
         let striped = description.layout.striped().map(|it| (it.stripes, description.stripe_log()));
-        let planned = plan_mirror_log_renewal(&members, description.id.0, striped).await;
+        let planned =
+            plan_mirror_log_renewal(&members, description.id.0, striped, event_loop.random() as u32).await;
         let renewal = planned.map_err(engine_error)?;
         self.check_nothing_waits()?;
         let mut renewed = Vec::with_capacity(description.logs.len());

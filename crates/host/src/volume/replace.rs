@@ -243,7 +243,7 @@ fn fits(new: &Place, found: Geometry, geometry: Geometry) -> Result<(), VolumeEr
 }
 
 impl Wish {
-    /// What a server is asked before anything is looked at, where another one is to take a place.
+    /// What a server is asked of a place alone, where another one is to take it.
     pub fn question(&self, folder: &Path, description: &Description) -> Option<Question> {
         let slot = find(folder, description, &self.old)?;
         let is_itself = find(folder, description, &self.new) == Some(slot);

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Durability, Extent};
+use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::format::superblock::Superblock;
@@ -16,7 +17,7 @@ use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
 use evenkeel_sim::testbed::Testbed;
 
-use crate::machine::mirror::{Machine, PAGE, Plan, Run, WHOLE_RUN, filled};
+use crate::machine::mirror::{Machine, PAGE, Plan, Run, WHOLE_RUN, filled, whole as whole_again};
 
 const SEED: u64 = 23;
 
@@ -35,7 +36,7 @@ async fn renew(run: &Run) -> Result<(), Error> {
 }
 
 async fn renew_with(run: &Run, striped: Option<(Stripes, Extent)>) -> Result<(), Error> {
-    let renewal = plan_mirror_log_renewal(&run.members, VOLUME, striped).await?;
+    let renewal = plan_mirror_log_renewal(&run.members, VOLUME, striped, run.env.random() as u32).await?;
     for log in &run.logs {
         check_mirror_log_is_lost(&renewal, log).await?;
     }
@@ -256,6 +257,59 @@ fn lost_log_devices_of_stripes_are_made_again_where_they_were_stopped_in_order_a
         let refused = machine.run_whole(async |run| renew_with(&run, striped(&plan)).await);
         assert!(matches!(refused, Err(Error::Unusable(why)) if why.contains("stopped in order")));
     }
+}
+
+/// Wherever a stop is cut, and whichever member fails in it: where the log devices can be made again, nothing is lost then,
+/// and any member may be.
+#[test]
+fn a_stop_of_stripes_that_is_cut_or_loses_a_member_is_renewed_only_as_one_version() {
+    let plan = Plan::striped(2, 1, 2);
+    let (whole, bytes) = filled(plan, SEED);
+    let stop = async |run: Run| {
+        let (volume, ..) = run.open().await?;
+        volume.write(0, &[9; 4096], Durability::Durable).await?;
+        volume.close().await
+    };
+    let mut written = bytes.clone();
+    written[..4096].fill(9);
+    let (_, events) = whole.fork(0).run(WHOLE_RUN, stop);
+    let (mut refused, mut made) = (0, 0);
+    for (at_event, fails) in (0..=events).flat_map(|at| (0..4).map(move |fails| (at, fails))) {
+        let mut machine = whole.fork(at_event * 4 + fails);
+        let cut = match machine.member_faults.get_mut(fails as usize) {
+            // It fails from some operation on, and is there again later.
+            Some(faults) => {
+                *faults = Faults { failing_operations: at_event / 2..u64::MAX, ..Faults::default() };
+                WHOLE_RUN
+            }
+            None => CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut },
+        };
+        let _cut_or_not = machine.run(cut, stop);
+        machine.power_cut();
+        machine.member_faults.fill(Faults::default());
+        lose_logs(&mut machine);
+        match machine.run_whole(async |run| renew_with(&run, striped(&plan)).await) {
+            Ok(()) => {
+                made += 1;
+                for lost in 0..3 {
+                    let mut without = machine.fork(lost);
+                    // Whoever lacks something is made whole first.
+                    without.run_whole(async |run| {
+                        let (_volume, ring, _) = run.open().await.unwrap();
+                        whole_again(&ring, &run.env).await;
+                    });
+                    without.power_cut();
+                    without.members_gone = vec![lost as usize];
+                    let found = without.contents();
+                    let about = format!("cut or failed at {at_event}, {fails}, without {lost}");
+                    assert!(found == written || found == bytes, "{about}");
+                }
+            }
+            Err(Error::Unusable(_)) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 10 && made > 3, "{refused} refused, {made} made");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use evenkeel_engine::device::{Durability, Extent};
+use evenkeel_engine::device::{Durability, Extent, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::SizesBefore;
@@ -72,15 +72,27 @@ fn harm(
     members.insert(place);
     let image = &machine.members[place];
     let (start, size_bytes) = (plan.data_offset(), image.borrow().geometry().size_bytes);
+    if size_bytes < start + 64 * 512 {
+        return; // it is short already
+    }
     let sector = start + random.below(size_bytes - start - 40 * 512) / 512 * 512;
     let len = (1 + random.below(40)) * 512;
-    match random.below(6) {
+    match random.below(7) {
         0 => machine.members_gone.push(place),
         1 => machine.members[place] = Rc::new(RefCell::new(earlier[place].clone())),
         2 => overwrite(image, sector, noise(random.number(), len as usize)),
         3 => image.borrow_mut().make_unreadable(Extent::new(sector, len)),
+        // It was cut short.
+        4 => {
+            let kept = (size_bytes / 512 / (2 + random.below(8))).max(1) * 512;
+            let mut bytes = vec![0; kept as usize];
+            image.borrow().read_durable(0, &mut bytes);
+            let short = Image::shared(Geometry { size_bytes: kept, ..image.borrow().geometry() });
+            overwrite(&short, 0, bytes);
+            machine.members[place] = short;
+        }
         // All that it is, and its heads.
-        4 => overwrite(image, 0, vec![0; size_bytes as usize]),
+        5 => overwrite(image, 0, vec![0; size_bytes as usize]),
         _ => image.borrow_mut().rot(sector, len, random),
     }
 }
@@ -154,6 +166,11 @@ fn try_seed(plan: Plan, seed: u64) -> (bool, bool) {
     for _ in 0..random.below(8) {
         harm(&mut machine, &mut random, &earlier, &mut members, &mut logs);
     }
+    // Two of them in each other's place are as good: their heads say which they are.
+    let [one, other] = [0, 1].map(|_| random.index(plan.members));
+    if !members.contains(&one) && !members.contains(&other) && random.coin() {
+        machine.members.swap(one, other);
+    }
     let has_log = logs.len() < plan.logs;
     let has_all = members.len() <= parity && has_log;
     let (found, named) = match salvage(&mut machine) {
@@ -180,7 +197,7 @@ fn try_seed(plan: Plan, seed: u64) -> (bool, bool) {
 
 #[test]
 fn of_stripes_all_is_had_that_enough_members_hold_and_no_wrong_byte_goes_unnamed() {
-    let plans = [plan(2, 1, 1), plan(4, 2, 1), plan(4, 2, 4), plan(3, 2, 2)];
+    let plans = [plan(2, 1, 1), plan(4, 2, 1), plan(4, 2, 4), plan(3, 2, 2), plan(10, 4, 1)];
     let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200);
     let (mut whole, mut named) = (0, 0);
     for seed in 0..seeds {
@@ -190,6 +207,23 @@ fn of_stripes_all_is_had_that_enough_members_hold_and_no_wrong_byte_goes_unnamed
     }
     println!("{seeds} seeds: {whole} with enough of everything, {named} with something named");
     assert!(whole * 3 > seeds && named * 5 > seeds, "{whole} whole, {named} named");
+}
+
+#[test]
+fn whichever_members_rot_as_many_as_there_are_parity_shards_cost_nothing() {
+    let (data, parity) = (10, 4);
+    let (whole, bytes) = filled(Plan::striped(data, parity, 2), 1);
+    let start = whole.plan.data_offset();
+    for first in 0..data + parity {
+        let mut machine = whole.fork(first as u64);
+        let size_bytes = machine.members[0].borrow().geometry().size_bytes;
+        // Far apart, so that some of those that are read first are among them.
+        for place in (0..parity).map(|step| (first + 3 * step) % (data + parity)) {
+            overwrite(&machine.members[place], start, noise(place as u64, (size_bytes - start) as usize));
+        }
+        let (found, named) = salvage(&mut machine).unwrap();
+        assert!(found == bytes && named.ranges().is_empty(), "from {first} on: {:?}", named.ranges());
+    }
 }
 
 #[test]

@@ -67,6 +67,16 @@ impl Lacking {
         (regions * self.region_bytes).min(size_bytes)
     }
 
+    /// It lacks what lies there, too.
+    fn add(&mut self, extent: Extent) {
+        let regions = extent.offset / self.region_bytes..extent.end().div_ceil(self.region_bytes);
+        for region in regions {
+            if let Some(lacks) = self.lacks.get_mut(region as usize) {
+                *lacks = true;
+            }
+        }
+    }
+
     /// All but the last of them.
     fn without_last(mut self) -> Self {
         if let Some(last) = self.lacks.iter_mut().rev().find(|lacks| **lacks) {
@@ -196,10 +206,15 @@ impl<E: Env, M: Drive> Inner<E, M> {
     /// What the member at `place` lacks at most, which is away or behind; `None` where it is to be rebuilt whole.
     pub(super) fn lacking(&self, place: usize) -> Option<Lacking> {
         let head = &self.heads[place];
-        let lacking = match head.kept.get() {
+        let mut lacking = match head.kept.get() {
             Kept::FromMark => self.dirty.behind(head.mark.get())?,
             Kept::Nothing | Kept::From(_) => return None,
         };
+        // A change of stripes that has no number yet may be computed by now: without this one, which is given no more of its
+        // rows than what changes.
+        if self.striping.is_some() && !is_planted(Bug::StripesNotedLate) {
+            self.copies.written().into_iter().for_each(|rows| lacking.add(rows));
+        }
         match is_planted(Bug::RingRejoinMissesRegion) {
             true => Some(lacking.without_last()),
             false => Some(lacking),

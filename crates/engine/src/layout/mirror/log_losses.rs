@@ -25,8 +25,8 @@ pub(crate) fn loss_count(number: u64) -> u64 {
     number >> LOSSES_CHANCE_BITS
 }
 
-/// The number for more losses than this one stands for and anybody can have come to meanwhile: who says so is the only log.
-/// `chance` tells it from others.
+/// The number for more losses than this one stands for, and than any device can have come to that knows no more: beside who
+/// says so, none of these counts. `chance` tells it from others.
 pub(crate) fn beyond(number: u64, chance: u32) -> u64 {
     // Of one more, those that were not told count too.
     (loss_count(number) + 2) << LOSSES_CHANCE_BITS | u64::from(chance)

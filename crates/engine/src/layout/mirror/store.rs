@@ -212,7 +212,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         mirror.write_heads().await
     }
 
-    /// At once on all members: nobody reads any more.
+    /// At once on all members of a mirror: nobody reads any more. In stripes it is a change as any other.
     async fn end(&self, last: Option<&Superblock>) -> Result<(), DeviceError> {
         // A journal on the members has it there already.
         if let Some(last) = last.filter(|_| !self.holds_log()) {

@@ -82,12 +82,6 @@ impl<E: Env, M: Drive> Inner<E, M> {
         debug_assert_eq!(writing.extents(), change.runs(), "a change locks its rows");
         let shard_start = stripe * stripes.shard_bytes();
         self.ring.check_alive()?;
-        // Of a member that is away now and comes back before this has a number: its rows are computed without it, and it is
-        // given no more than what changes. What it lacks are all of them.
-        let next = self.progress.issued.get() + 1;
-        if !is_planted(Bug::StripesNotedLate) {
-            change.runs().iter().for_each(|rows| self.dirty.note(*rows, next));
-        }
         let (ranges, body) = self.changed_shards(striping, change, care).await?;
         let record = self.log_change(striping, stripe, &ranges, &body).await?;
         let unended = striping.log.unended();
