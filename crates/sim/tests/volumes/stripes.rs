@@ -6,6 +6,8 @@ use std::task::Poll;
 use evenkeel_engine::device::{Device, Durability, Extent};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
+use evenkeel_engine::format::ring_head::Mark;
+use evenkeel_engine::format::stripe_record::{ShardRange, StripeRecord};
 use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::layout::{PageStore, PlacedWrite};
 use evenkeel_engine::ring::{MemberState, MemberStatus, Policy};
@@ -17,7 +19,7 @@ use evenkeel_sim::seeds::{STRIPED_BROKEN_SINCE, STRIPED_ONCE_BROKEN, draw_stripe
 use evenkeel_sim::testbed::Testbed;
 
 use crate::machine::mirror::{Machine, Plan, Run, filled, noise, whole};
-use crate::machine::{PAGE, patch};
+use crate::machine::{PAGE, overwrite, patch};
 
 /// K, M, and who is lost.
 const LOSSES: [(usize, usize, &[usize]); 7] = [
@@ -354,6 +356,46 @@ fn a_change_that_is_given_up_midway_leaves_one_version_of_its_row() {
         }
     }
     assert!(is_refused, "some are given up once they are logged");
+}
+
+/// Every page of the log of stripes begins a record as its sum says, of bytes that are others.
+#[test]
+fn a_log_of_stripes_that_is_full_of_heads_without_their_bytes_ends_an_opening_soon() {
+    let mut plan = Plan::striped(2, 1, 2);
+    let stripes = Stripes::new(2, 1, 1 << 18).unwrap();
+    plan.ring.stripes = Some(stripes);
+    let (mut machine, _) = filled(plan, 7);
+    let zone = plan.testbed.stripe_log().unwrap();
+    let pages = zone.len / PAGE;
+    for page in 0..pages {
+        let room = (pages - page - 1).min(3 * 64);
+        let shards = (0..3).map(|number| (number, room.saturating_sub(number * 64).min(64) * PAGE));
+        let range = |(number, len): (u64, u64)| ShardRange { number: number as usize, within: 0, len };
+        let record = StripeRecord {
+            volume: 7,
+            sequence: page + 1,
+            floor: 1,
+            settled: Mark::default(),
+            region_bytes: zone.len,
+            offset: Some(page * PAGE),
+            stripe: 0,
+            ranges: shards.filter(|(_, len)| *len > 0).map(range).collect(),
+            body_sum: 0,
+            escaped: Vec::new(),
+        };
+        let head = record.encode(&vec![1; (room * PAGE) as usize]);
+        for log in &machine.logs {
+            overwrite(log, zone.offset + page * PAGE, |bytes| bytes.copy_from_slice(&head[..PAGE_LEN]), PAGE);
+        }
+    }
+    machine.run_whole(async |run| {
+        let Err(Error::Unusable(why)) = run.open().await else { panic!("it opens") };
+        assert!(why.contains("cannot be read whole"), "{why}");
+        for log in &run.logs {
+            let read_bytes = log.counters().read_bytes;
+            assert!(read_bytes < 20 * zone.len, "{read_bytes} of a log of {}", zone.len);
+        }
+    });
 }
 
 #[test]

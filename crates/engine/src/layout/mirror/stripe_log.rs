@@ -42,6 +42,10 @@ pub(super) const ENOSPC: i32 = 28;
 /// What an opening reads of a copy at once.
 const AHEAD_BYTES: u64 = 1 << 20;
 
+/// So many times the bytes of the region are read of a copy as what follows heads of records, at most. Heads with bytes that are
+/// not theirs are left where later records overwrote these: few of them, unless somebody put them there.
+const BODIES_MAX: u64 = 8;
+
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DeviceError>> + 'a>>;
 
 /// Where the stripe log is.
@@ -325,6 +329,7 @@ impl StripeLog {
         let mut whole = Err(DeviceError { doing: "read the log of stripes", errno: EIO });
         for copy in region.copies() {
             let (mut offset, mut failure) = (0, None);
+            let mut left_bytes = region.size_bytes().saturating_mul(BODIES_MAX);
             let mut ahead = Ahead { region: &*region, copy, start: 0, bytes: Vec::new() };
             while offset < region.size_bytes() {
                 let mut page = [0; PAGE];
@@ -347,6 +352,11 @@ impl StripeLog {
                 let Some(record) = record.filter(|it| it.volume == volume && is_here(it)) else { continue };
                 let end = offset.checked_add(record.body_bytes()).filter(|&end| end <= region.size_bytes());
                 let Some(end) = end else { continue };
+                let Some(left) = left_bytes.checked_sub(record.body_bytes()) else {
+                    failure = Some(DeviceError { doing: "find records among what is none", errno: EIO });
+                    break;
+                };
+                left_bytes = left;
                 let (body_at, mut body) = (offset, vec![0; record.body_bytes() as usize]);
                 if let Err(error) = ahead.read(offset, &mut body).await {
                     failure = Some(error);
