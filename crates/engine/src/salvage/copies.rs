@@ -28,7 +28,7 @@ const EIO: i32 = 5;
 const EROFS: i32 = 30;
 
 /// What a write is answered.
-const READ_ONLY: DeviceError = DeviceError { doing: "write what is only read", errno: EROFS };
+pub(super) const READ_ONLY: DeviceError = DeviceError { doing: "write what is only read", errno: EROFS };
 
 /// A part of a drive: what begins at `offset`.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@
 //! copies         drives that hold the same, read and never written
 //! mirror         which copies of a mirror there are, and what its heads know
 //! striped        the same of a ring with stripes
-//!   striped_copy   what such a ring offers, by one choice of its members
+//!   striped_copy   what such a ring offers, a copy for each way to get it
 //! arena          a copy of the memory for writes that are not durable
 //! ```
 //!
@@ -106,22 +106,17 @@ pub async fn open<E: Env, D: Device>(
     options: OpenOptions,
     progress: impl Fn(u64, u64),
 ) -> Result<Salvaged<E, D>, Error> {
-    let Available { home, log, is_log_in_parts, arena, causes } = available;
+    let Available { home, log, is_log_in_parts, arena, mut causes } = available;
     let home = Copies::new(home, SECTOR_BYTES, false);
     let mut log = match known.separate_log {
         true => Some(Copies::new(log, SECTOR_BYTES, is_log_in_parts)).filter(|log| log.replicas() > 0),
         false => Some(home.clone()),
     };
-    let mut causes = causes;
-    if known.is_ring && !is_log_in_parts {
-        let is_outdone = match &log {
-            Some(log) => discover::is_log_outdone(&home, log, known).await,
-            None => false,
-        };
-        if is_outdone {
-            log = None;
-            causes.retain(|&cause| cause != Cause::MemberMissing);
-        }
+    if let Some(devices) = log.as_ref().filter(|_| known.is_ring && !is_log_in_parts)
+        && discover::is_log_outdone(&home, devices, known).await
+    {
+        log = None;
+        causes.retain(|&cause| cause != Cause::MemberMissing);
     }
     let mut evidence = discover::evidence(&home, log.as_ref(), known).await;
     let (mut state, mut taken) = discover::discover(&home, log.as_ref(), known, &evidence).await?;

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use super::copies::Part;
+use super::copies::{Part, READ_ONLY};
 use super::mirror::{MirrorHeads, log_devices, member_head};
 use super::striped_copy::{Changes, Members, Source};
 use super::{Available, MemoryArena};
@@ -24,9 +24,6 @@ use crate::format::stripes::Stripes;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::layout::erasure::geometry::Shard;
 use crate::layout::mirror::stripe_log::{StripeLog, StripeRegion};
-
-/// Read-only file system, as in errno(3).
-const EROFS: i32 = 30;
 
 /// What there is of the volume of this number, of which these members and log devices are there. `log_zone` is where the log
 /// of stripes is on each log device, from the begin of its journal. Answers with it what the heads of the members know.
@@ -150,7 +147,7 @@ struct Region<D> {
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DeviceError>> + 'a>>;
 
 fn read_only<'a, T: 'a>() -> Answer<'a, T> {
-    Box::pin(async { Err(DeviceError { doing: "write what is only read", errno: EROFS }) })
+    Box::pin(async { Err(READ_ONLY) })
 }
 
 impl<D: Device + 'static> StripeRegion for Region<D> {

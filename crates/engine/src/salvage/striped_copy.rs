@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use evenkeel_erasure::Code;
 
-use super::copies::Part;
+use super::copies::{Part, READ_ONLY};
 use crate::device::{Device, Durability, Extent, FlushScope, Geometry};
 use crate::error::DeviceError;
 use crate::format::stripes::Stripes;
@@ -21,9 +21,6 @@ use crate::layout::erasure::geometry::{Piece, Shard};
 
 /// Input or output error, as in errno(3).
 const EIO: i32 = 5;
-
-/// Read-only file system.
-const EROFS: i32 = 30;
 
 const TOO_FEW: DeviceError =
     DeviceError { doing: "compute what a shard holds: too few members are there", errno: EIO };
@@ -247,7 +244,7 @@ impl<D: Device> Device for Source<D> {
     }
 
     async fn write(&self, _offset: u64, _bytes: &[u8], _durability: Durability) -> Result<(), DeviceError> {
-        Err(DeviceError { doing: "write what is only read", errno: EROFS })
+        Err(READ_ONLY)
     }
 
     async fn flush(&self, _scope: FlushScope<'_>) -> Result<(), DeviceError> {
@@ -255,7 +252,7 @@ impl<D: Device> Device for Source<D> {
     }
 
     async fn discard(&self, _extent: Extent) -> Result<(), DeviceError> {
-        Err(DeviceError { doing: "discard what is only read", errno: EROFS })
+        Err(READ_ONLY)
     }
 }
 

@@ -7,16 +7,22 @@
 use std::collections::BTreeSet;
 
 use crate::machine::mirror::{Machine, PAGE, Plan, Run, noise};
-use evenkeel_engine::device::{Durability, Extent};
+use evenkeel_engine::device::{Device, Durability, Extent};
+use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{Layout, SUMS_PER_TABLE_PAGE, SizesBefore};
 use evenkeel_engine::format::{log_head, page_sum};
-use evenkeel_engine::salvage::{self, Condition, DamageList, KnownVolume, MemoryArena};
+use evenkeel_engine::salvage::{
+    self, Available, Condition, DamageList, KnownVolume, MemoryArena, MirrorHeads,
+};
 use evenkeel_sim::arena::SimArena;
 use evenkeel_sim::cuts::Cuts;
 use evenkeel_sim::drive::SimDrive;
 use evenkeel_sim::executor::Executor;
 use evenkeel_sim::image::{Image, Payload, SharedImage};
 use evenkeel_sim::random::Random;
+
+/// Drives, each at its place, if it is there.
+type Drives = Vec<Option<SimDrive>>;
 
 /// More than a page of the table speaks of.
 pub(crate) const PAGES: u64 = 530;
@@ -118,19 +124,29 @@ fn harm(machine: &mut Machine, random: &mut Random, earlier: &[Image], harm: &mu
 }
 
 /// What salvage gives, and all that it names.
-fn salvage(machine: &mut Machine) -> Result<(Vec<u8>, DamageList), evenkeel_engine::error::Error> {
+fn salvage(machine: &mut Machine) -> Result<(Vec<u8>, DamageList), Error> {
+    let region_bytes = machine.plan.ring.log_bytes;
+    salvaged(machine, async move |members, logs, arena| {
+        salvage::find_mirror(1, &members, &logs, region_bytes, arena).await
+    })
+}
+
+/// The same of what `find` has of the members and log devices that are there.
+pub(crate) fn salvaged<D: Device + 'static>(
+    machine: &mut Machine,
+    find: impl AsyncFnOnce(Drives, Drives, Option<MemoryArena>) -> (Available<D>, MirrorHeads) + 'static,
+) -> Result<(Vec<u8>, DamageList), Error> {
     let (plan, arena) = (machine.plan, machine.arena.clone());
     let gone = (machine.members_gone.clone(), machine.logs_gone.clone());
-    machine.run_whole(async |run| {
-        let there = |drives: &[SimDrive], gone: &[usize]| -> Vec<Option<SimDrive>> {
+    machine.run_whole(async move |run| {
+        let there = |drives: &[SimDrive], gone: &[usize]| -> Drives {
             let drives = drives.iter().cloned().enumerate();
             drives.map(|(place, drive)| Some(drive).filter(|_| !gone.contains(&place))).collect()
         };
         let (members, logs) = (there(&run.members, &gone.0), there(&run.logs, &gone.1));
         let executor = Executor::new(0);
         let arena = SimArena::open(arena, executor.env(), Cuts::none(executor.stop()), 0);
-        let arena = Some(MemoryArena::copy_of(&arena));
-        let (remains, heads) = salvage::find_mirror(1, &members, &logs, plan.ring.log_bytes, arena).await;
+        let (remains, heads) = find(members, logs, Some(MemoryArena::copy_of(&arena))).await;
         let known = KnownVolume {
             volume: 1,
             size_bytes: plan.create.size_bytes,

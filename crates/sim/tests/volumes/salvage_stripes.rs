@@ -7,27 +7,21 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::future::{Future, poll_fn};
 use std::rc::Rc;
-use std::task::Poll;
 
 use evenkeel_engine::device::{Durability, Extent, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::SizesBefore;
 use evenkeel_engine::format::log_head;
 use evenkeel_engine::format::stripes::Stripes;
-use evenkeel_engine::salvage::{self, Condition, DamageList, KnownVolume, MemoryArena};
-use evenkeel_sim::arena::SimArena;
-use evenkeel_sim::cuts::Cuts;
-use evenkeel_sim::drive::SimDrive;
-use evenkeel_sim::executor::Executor;
+use evenkeel_engine::salvage::{self, Condition, DamageList};
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
 use evenkeel_sim::testbed::Testbed;
 
 use crate::machine::mirror::{Machine, PAGE, Plan, Run, filled, noise};
-use crate::salvage_mirror::{PAGES, overwrite, story};
+use crate::salvage_mirror::{PAGES, overwrite, salvaged, story};
+use crate::stripes::either;
 
 /// Writes pages and begins to take them home, for so long; the power fails then.
 async fn half_home(run: Run, seed: u64, bytes: &mut [u8], for_ns: u64) {
@@ -39,12 +33,7 @@ async fn half_home(run: Run, seed: u64, bytes: &mut [u8], for_ns: u64) {
         volume.write(offset, &new, Durability::Durable).await.unwrap();
         bytes[offset as usize..][..new.len()].copy_from_slice(&new);
     }
-    let (mut home, mut over) = (Box::pin(volume.checkpoint()), Box::pin(run.env.sleep(for_ns)));
-    poll_fn(|context| {
-        let is_over = home.as_mut().poll(context).is_ready() || over.as_mut().poll(context).is_ready();
-        if is_over { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
+    either(volume.checkpoint(), run.env.sleep(for_ns)).await;
 }
 
 /// Does something to a member, or to a log device; notes which.
@@ -99,40 +88,11 @@ fn harm(
 
 /// What salvage gives, and all that it names.
 fn salvage(machine: &mut Machine) -> Result<(Vec<u8>, DamageList), Error> {
-    let (plan, arena) = (machine.plan, machine.arena.clone());
-    let stripes = plan.ring.stripes.unwrap();
-    let zone = plan.testbed.stripe_log().unwrap();
+    let stripes = machine.plan.ring.stripes.unwrap();
+    let zone = machine.plan.testbed.stripe_log().unwrap();
     let zone = Extent::new(zone.offset - log_head::DATA_OFFSET, zone.len);
-    let gone = (machine.members_gone.clone(), machine.logs_gone.clone());
-    machine.run_whole(async |run| {
-        let there = |drives: &[SimDrive], gone: &[usize]| -> Vec<Option<SimDrive>> {
-            let drives = drives.iter().cloned().enumerate();
-            drives.map(|(place, drive)| Some(drive).filter(|_| !gone.contains(&place))).collect()
-        };
-        let (members, logs) = (there(&run.members, &gone.0), there(&run.logs, &gone.1));
-        let executor = Executor::new(0);
-        let arena = SimArena::open(arena, executor.env(), Cuts::none(executor.stop()), 0);
-        let arena = Some(MemoryArena::copy_of(&arena));
-        let (remains, heads) = salvage::find_striped(1, stripes, zone, &members, &logs, arena).await;
-        let known = KnownVolume {
-            volume: 1,
-            size_bytes: plan.create.size_bytes,
-            atomic_max_bytes: plan.create.atomic_max_bytes,
-            log_bytes: Some(plan.create.log_bytes),
-            sizes_before: SizesBefore::default(),
-            separate_log: true,
-            is_ring: true,
-            heads,
-        };
-        let salvaged = salvage::open(run.env.clone(), remains, &known, plan.open, |_, _| ()).await?;
-        let mut bytes = vec![0; salvaged.size_bytes() as usize];
-        let mut named = salvaged.named.clone();
-        salvaged.read(0, &mut bytes, &mut named).await;
-        for drive in run.members.iter().chain(&run.logs) {
-            let counted = drive.counters();
-            assert_eq!((counted.writes, counted.discards), (0, 0), "nothing is written");
-        }
-        Ok((bytes, named))
+    salvaged(machine, async move |members, logs, arena| {
+        salvage::find_striped(1, stripes, zone, &members, &logs, arena).await
     })
 }
 

@@ -251,7 +251,7 @@ fn a_rebuild_beside_a_member_that_rots_leaves_one_version_of_rows_of_which_a_pag
 }
 
 /// Ends with the one or the other, whichever comes first; the other is given up.
-async fn either(one: impl Future, other: impl Future) {
+pub(crate) async fn either(one: impl Future, other: impl Future) {
     let (mut one, mut other) = (Box::pin(one), Box::pin(other));
     poll_fn(|context| {
         let is_over = one.as_mut().poll(context).is_ready() || other.as_mut().poll(context).is_ready();

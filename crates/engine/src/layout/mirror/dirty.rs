@@ -57,8 +57,13 @@ pub(super) struct Lacking {
 impl Lacking {
     /// Whether any of it lies there.
     pub(super) fn overlaps(&self, extent: Extent) -> bool {
-        let regions = extent.offset / self.region_bytes..extent.end().div_ceil(self.region_bytes);
-        regions.into_iter().any(|region| self.lacks.get(region as usize).copied().unwrap_or(true))
+        self.regions(extent).any(|region| self.lacks.get(region).copied().unwrap_or(true))
+    }
+
+    /// The regions in which any of this lies.
+    fn regions(&self, extent: Extent) -> std::ops::Range<usize> {
+        let (first, end) = (extent.offset / self.region_bytes, extent.end().div_ceil(self.region_bytes));
+        first as usize..end as usize
     }
 
     /// Bytes of them, of so many.
@@ -69,9 +74,8 @@ impl Lacking {
 
     /// It lacks what lies there, too.
     fn add(&mut self, extent: Extent) {
-        let regions = extent.offset / self.region_bytes..extent.end().div_ceil(self.region_bytes);
-        for region in regions {
-            if let Some(lacks) = self.lacks.get_mut(region as usize) {
+        for region in self.regions(extent) {
+            if let Some(lacks) = self.lacks.get_mut(region) {
                 *lacks = true;
             }
         }
