@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod memory;
+pub mod waking;
 
 use std::fs;
 use std::path::Path;

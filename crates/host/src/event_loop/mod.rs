@@ -7,7 +7,7 @@
 //!   timers    in the order in which they fire             environment: time, sleep, spawn, chance
 //!   foreign   what other threads have for the loop          remote: their handle
 //!   reactor   operations under way, and what they hold
-//!     uring   one io_uring_enter a turn; spin: a look before it sleeps
+//!     uring   one io_uring_enter a turn; spin: a look before it sleeps; crowd: whether a processor is idle for that
 //!     threads workers and epoll, where io_uring is forbidden
 //!   ops       what tasks can ask for
 //!   buffer, pool, slot   memory that is the kernel's meanwhile
@@ -22,6 +22,7 @@
 //!    wait for ever are cancelled, or end with the ring. What is asked of a [`Loop`] after that fails with `ECANCELED`.
 
 mod buffer;
+mod crowd;
 mod environment;
 mod foreign;
 mod ops;
@@ -308,8 +309,8 @@ impl Loop {
         self.core.backend
     }
 
-    /// Somebody asks something of this process and waits, who is this one among those who do: a loop that several keep awake
-    /// sleeps now and then.
+    /// Somebody asks something of this process and waits, who is this one among those who do. A loop looks for its drives where one
+    /// asks alone, and one that several keep awake sleeps now and then.
     pub(crate) fn note_asker(&self, asker: u32) {
         self.core.reactor.note_asker(asker);
     }

@@ -23,6 +23,7 @@ use slab::Slab;
 
 use super::buffer::Held;
 use super::request::{Completion, Request, Sync, Wait};
+use super::spin::Awaited;
 use super::threads::Threads;
 use super::uring::Uring;
 
@@ -143,10 +144,9 @@ impl Reactor {
     pub(super) fn turn(&self, wait: Wait) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
         let mut completions = mem::take(&mut state.completions);
-        // What drives do takes longer than a look is worth.
-        let looks = state.drives_under_way == 0;
+        let awaited = if state.drives_under_way == 0 { Awaited::Client } else { Awaited::Drive };
         let turned = match &mut state.driver {
-            Driver::Uring(uring) => uring.turn(wait, looks, &mut completions),
+            Driver::Uring(uring) => uring.turn(wait, awaited, &mut completions),
             Driver::Threads(threads) => threads.turn(wait, &mut completions),
             Driver::Closed => Ok(()),
         };

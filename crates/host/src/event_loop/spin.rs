@@ -4,17 +4,24 @@
 //! from memory takes in all. Where one client at a time asks and waits, that is most of its latency. So a loop whose last
 //! looks found something looks again before it sleeps; one that looked in vain sleeps at once, for many sleeps.
 //!
-//! 1. Looking takes no longer than [`LOOK_MAX`], and ends as soon as there is something to do.
-//! 2. A loop that is idle, or whose completions take longer than that, does not look.
-//! 3. Where several ask, a loop that has not slept for [`AWAKE_MAX`] sleeps, if there is nothing to do. The scheduler may have put
+//! 1. A look takes no longer than [`CLIENT_MAX`], or [`DRIVE_MAX`] while a drive has something to do, and ends as soon as there is
+//!    something to do.
+//! 2. A loop that is idle, or whose completions take longer than that, does not look. Looks for drives are judged apart: a slow drive
+//!    does not end the looks for clients, and clients that ask again quickly do not keep looks for a slow drive alive.
+//! 3. A loop looks for drives only where one client asks alone, which sleeps meanwhile, and a processor is idle. Else such a look
+//!    would take the processor from another client or program, or from the kernel's thread that has to end the drive's work.
+//! 4. Where several ask, a loop that has not slept for [`AWAKE_MAX`] sleeps, if there is nothing to do. The scheduler may have put
 //!    a client that was woken behind the loop, on its processor. As long as another keeps the loop looking, that client waits
 //!    there for the next tick, up to 4 ms. A client that asks alone waits for no more than one look in vain.
 
 use std::hint;
 use std::time::{Duration, Instant};
 
-/// How long a look takes at the most: about what it saves.
-const LOOK_MAX: Duration = Duration::from_micros(50);
+/// How long a look takes at the most while only clients can end it: about what it saves.
+const CLIENT_MAX: Duration = Duration::from_micros(50);
+
+/// How long a look takes at the most while a drive has something to do: more than a durable write takes a fast one.
+const DRIVE_MAX: Duration = Duration::from_micros(250);
 
 /// How long a loop that several ask looks again and again without a sleep in between, each of which costs some 45 µs.
 const AWAKE_MAX: Duration = Duration::from_micros(100);
@@ -32,58 +39,105 @@ const VAIN_MAX: u32 = 8;
 const PAUSE_MIN: u32 = 64;
 const PAUSE_MAX: u32 = 1 << 14;
 
+/// Requests of one client in a row, behind which it counts as asking alone.
+const ALONE_MIN: u32 = 32;
+
+/// Looks for drives from one question whether a processor is idle to the next, and sleeps where none is.
+const CROWD_EVERY: u32 = 16;
+const CROWDED_PAUSE: u32 = 64;
+
+/// What ends a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// A client that asks.
+    Client,
+    /// A drive that has something to do, or a client.
+    Drive,
+}
+
 /// Whether it pays to look.
-#[derive(Debug)]
 pub(super) struct Spin {
-    vain: u32,
-    /// Sleeps to come without a look.
-    paused_for: u32,
-    next_pause: u32,
+    for_clients: Looks,
+    for_drives: Looks,
+    is_crowded: Box<dyn FnMut() -> bool>,
+    /// Looks for drives since that was asked.
+    unasked: u32,
     /// When the first look since the last sleep began.
     awake_since: Option<Instant>,
-    /// Who asked last since then, and whether others did.
-    asker: Option<u32>,
-    are_several: bool,
+    /// Who asked since then.
+    askers: Askers,
+    /// Who asked last, and how often in a row.
+    last_asker: u32,
+    in_a_row: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Askers {
+    Nobody,
+    One(u32),
+    Several,
 }
 
 impl Spin {
-    /// It has not been tried yet.
-    pub(super) fn new() -> Self {
+    /// `is_crowded` tells whether no processor is idle.
+    pub(super) fn new(is_crowded: impl FnMut() -> bool + 'static) -> Self {
         Self {
-            vain: 0,
-            paused_for: 0,
-            next_pause: PAUSE_MIN,
+            for_clients: Looks::new(),
+            for_drives: Looks::new(),
+            is_crowded: Box::new(is_crowded),
+            unasked: 0,
             awake_since: None,
-            asker: None,
-            are_several: false,
+            askers: Askers::Nobody,
+            last_asker: 0,
+            in_a_row: 0,
         }
     }
 
-    /// Looks until `is_there` answers true, if that pays; answers whether it did.
-    pub(super) fn look(&mut self, mut is_there: impl FnMut() -> bool) -> bool {
-        if self.paused_for > 0 {
-            self.paused_for -= 1;
-            return false;
+    /// Whether a look before the sleep to come may pay.
+    pub(super) fn pays(&mut self, awaited: Awaited) -> bool {
+        match awaited {
+            Awaited::Client => !self.for_clients.are_paused(),
+            Awaited::Drive => {
+                self.in_a_row >= ALONE_MIN && !self.for_drives.are_paused() && self.has_idle_processor()
+            }
         }
+    }
+
+    /// Whether a processor was idle when that was asked last, which is not long ago.
+    fn has_idle_processor(&mut self) -> bool {
+        let is_crowded = self.unasked == 0 && (self.is_crowded)();
+        self.unasked = if is_crowded { 0 } else { (self.unasked + 1) % CROWD_EVERY };
+        if is_crowded {
+            self.for_drives.pause(CROWDED_PAUSE);
+        }
+        !is_crowded
+    }
+
+    /// Looks until `is_there` answers true, for a while; answers whether it did.
+    pub(super) fn look(&mut self, awaited: Awaited, mut is_there: impl FnMut() -> bool) -> bool {
         let began = Instant::now();
         let mut found = is_there();
         if !found && self.has_to_sleep(began) {
             return false;
         }
-        while !found && began.elapsed() < LOOK_MAX {
+        let (looks, max) = match awaited {
+            Awaited::Client => (&mut self.for_clients, CLIENT_MAX),
+            Awaited::Drive => (&mut self.for_drives, DRIVE_MAX),
+        };
+        while !found && began.elapsed() < max {
             for _ in 0..CHECKS {
                 hint::spin_loop();
                 found = found || is_there();
             }
         }
-        self.note(found);
+        looks.note(found);
         found
     }
 
     /// Whether it is time for a sleep now: then one follows, however short.
     fn has_to_sleep(&mut self, now: Instant) -> bool {
         let awake = now.duration_since(*self.awake_since.get_or_insert(now));
-        let is_time = self.are_several && awake > AWAKE_MAX;
+        let is_time = self.askers == Askers::Several && awake > AWAKE_MAX;
         if is_time {
             self.note_sleep();
         }
@@ -99,11 +153,45 @@ impl Spin {
 
     /// Somebody asks, who is this one among those who do.
     pub(super) fn note_asker(&mut self, asker: u32) {
-        self.are_several |= self.asker.replace(asker).is_some_and(|before| before != asker);
+        self.askers = match self.askers {
+            Askers::Nobody => Askers::One(asker),
+            Askers::One(before) if before == asker => Askers::One(asker),
+            _ => Askers::Several,
+        };
+        let is_same = self.last_asker == asker;
+        self.in_a_row = if is_same { self.in_a_row.saturating_add(1) } else { 1 };
+        self.last_asker = asker;
     }
 
     fn note_sleep(&mut self) {
-        (self.awake_since, self.asker, self.are_several) = (None, None, false);
+        (self.awake_since, self.askers) = (None, Askers::Nobody);
+    }
+}
+
+/// How looks of one kind went.
+#[derive(Debug)]
+struct Looks {
+    vain: u32,
+    /// Sleeps to come without a look.
+    paused_for: u32,
+    next_pause: u32,
+}
+
+impl Looks {
+    fn new() -> Self {
+        Self { vain: 0, paused_for: 0, next_pause: PAUSE_MIN }
+    }
+
+    /// Whether the next sleep begins without a look, which counts as one of the pause.
+    fn are_paused(&mut self) -> bool {
+        let are_paused = self.paused_for > 0;
+        self.paused_for = self.paused_for.saturating_sub(1);
+        are_paused
+    }
+
+    /// None are made before so many sleeps.
+    fn pause(&mut self, sleeps: u32) {
+        self.paused_for = sleeps;
     }
 
     fn note(&mut self, found: bool) {
@@ -115,7 +203,7 @@ impl Spin {
         self.vain += 1;
         if self.vain >= VAIN_MAX {
             self.vain = VAIN_MAX - 1; // the next look decides
-            self.paused_for = self.next_pause;
+            self.pause(self.next_pause);
             self.next_pause = (self.next_pause * 2).min(PAUSE_MAX);
         }
     }
@@ -123,29 +211,35 @@ impl Spin {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use super::*;
+
+    /// Looks in vain before that many sleeps, where it may pay.
+    fn vain_looks(spin: &mut Spin, awaited: Awaited, sleeps: u32) -> u32 {
+        let looks = (0..sleeps).filter(|_| spin.pays(awaited) && !spin.look(awaited, || false));
+        looks.count() as u32
+    }
+
+    fn ask(spin: &mut Spin, askers: &[u32]) {
+        (0..ALONE_MIN).for_each(|_| askers.iter().for_each(|&asker| spin.note_asker(asker)));
+    }
 
     #[test]
     fn who_looks_in_vain_stops_looking_for_longer_each_time() {
-        let mut spin = Spin::new();
-        let mut looks = 0;
-        for _ in 0..10_000 {
-            let mut looked = false;
-            assert!(!spin.look(|| {
-                looked = true;
-                false
-            }));
-            looks += u32::from(looked);
-        }
+        let mut spin = Spin::new(|| false);
+        let looks = vain_looks(&mut spin, Awaited::Client, 10_000);
         assert!((VAIN_MAX..VAIN_MAX + 10).contains(&looks), "{looks}");
     }
 
     #[test]
     fn who_finds_something_goes_on_looking_and_ends_at_once() {
-        let mut spin = Spin::new();
+        let mut spin = Spin::new(|| false);
         for _ in 0..10_000 {
             let mut checks = 0;
-            assert!(spin.look(|| {
+            assert!(spin.pays(Awaited::Client));
+            assert!(spin.look(Awaited::Client, || {
                 checks += 1;
                 true
             }));
@@ -154,8 +248,51 @@ mod tests {
     }
 
     #[test]
+    fn drives_are_looked_for_while_one_client_asks_alone() {
+        let mut spin = Spin::new(|| false);
+        assert!(!spin.pays(Awaited::Drive), "nobody asks");
+        ask(&mut spin, &[7]);
+        spin.note_wait(SLEEP_MIN);
+        assert!(spin.pays(Awaited::Drive), "a sleep does not change who asks");
+        spin.note_asker(8);
+        assert!(!spin.pays(Awaited::Drive), "another asks");
+        ask(&mut spin, &[7, 8]);
+        assert!(!spin.pays(Awaited::Drive), "two ask in turns");
+    }
+
+    #[test]
+    fn drives_are_not_looked_for_while_no_processor_is_idle() {
+        let is_crowded = Rc::new(Cell::new(true));
+        let asked = Rc::clone(&is_crowded);
+        let mut spin = Spin::new(move || asked.get());
+        ask(&mut spin, &[7]);
+        let mut looks = |sleeps: u32| {
+            let looks =
+                (0..sleeps).filter(|_| spin.pays(Awaited::Drive) && spin.look(Awaited::Drive, || true));
+            looks.count() as u32
+        };
+        assert_eq!(looks(1000), 0);
+        is_crowded.set(false);
+        assert!(looks(1000) >= 1000 - CROWDED_PAUSE);
+        is_crowded.set(true);
+        assert!(looks(1000) <= CROWD_EVERY);
+    }
+
+    #[test]
+    fn a_slow_drive_ends_the_looks_for_drives_alone() {
+        let mut spin = Spin::new(|| false);
+        ask(&mut spin, &[7]);
+        let mut looks = 0;
+        for _ in 0..1000 {
+            looks += vain_looks(&mut spin, Awaited::Drive, 1);
+            assert!(spin.pays(Awaited::Client) && spin.look(Awaited::Client, || true), "it asks again");
+        }
+        assert!((VAIN_MAX..VAIN_MAX + 10).contains(&looks), "{looks}");
+    }
+
+    #[test]
     fn who_is_kept_awake_by_several_sleeps_now_and_then() {
-        let mut spin = Spin::new();
+        let mut spin = Spin::new(|| false);
         let mut now = Instant::now();
         let mut later = |after: Duration| {
             now += after;

@@ -16,10 +16,11 @@ use std::time::Instant;
 use io_uring::{Builder, IoUring, Parameters, Submitter, cqueue, opcode, squeue, types};
 
 use super::buffer::Memory;
+use super::crowd::Crowd;
 use super::foreign::Foreign;
 use super::request::{Completion, Request, SlotCommand, Sync, Wait};
 use super::slot::PARTS;
-use super::spin::Spin;
+use super::spin::{Awaited, Spin};
 
 /// Submissions that fit between two calls of the kernel; more only cost another call.
 const SUBMISSIONS: u32 = 256;
@@ -91,6 +92,7 @@ impl Uring {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         let sparse = ring.submitter().register_buffers_sparse(u32::from(REGISTERED_MAX));
+        let crowd = Crowd::of_machine();
         let free_places = if sparse.is_ok() { (0..REGISTERED_MAX).rev().collect() } else { Vec::new() };
         Ok(Self {
             ring,
@@ -99,7 +101,7 @@ impl Uring {
             event_is_told_again: true,
             free_places,
             backlog: VecDeque::new(),
-            spin: Spin::new(),
+            spin: Spin::new(move || crowd.is_everywhere()),
         })
     }
 
@@ -183,8 +185,13 @@ impl Uring {
         Ok(())
     }
 
-    /// Hands over what was asked, waits, and appends the completions to `into`. `looks` where one may come soon.
-    pub(super) fn turn(&mut self, wait: Wait, looks: bool, into: &mut Vec<Completion>) -> io::Result<()> {
+    /// Hands over what was asked, waits for what `awaited` says, and appends the completions to `into`.
+    pub(super) fn turn(
+        &mut self,
+        wait: Wait,
+        awaited: Awaited,
+        into: &mut Vec<Completion>,
+    ) -> io::Result<()> {
         if !self.event_is_awaited {
             let poll = opcode::PollAdd::new(types::Fd(self.foreign.event.as_raw_fd()), libc::POLLIN as u32);
             let poll = poll.multi(self.event_is_told_again).build();
@@ -200,10 +207,11 @@ impl Uring {
         }
         let nothing_there = self.backlog.is_empty() && self.ring.completion().is_empty();
         let mut wait = if nothing_there { wait } else { Wait::No };
-        if looks && (wait == Wait::ForEver || matches!(wait, Wait::ForNs(ns) if ns > SPIN_WORTH_NS)) {
+        let is_long = wait == Wait::ForEver || matches!(wait, Wait::ForNs(ns) if ns > SPIN_WORTH_NS);
+        if is_long && self.spin.pays(awaited) {
             self.hand_over()?;
             let ring = &mut self.ring;
-            if self.spin.look(|| ring.queue().has_task_work || !ring.completion().is_empty()) {
+            if self.spin.look(awaited, || ring.queue().has_task_work || !ring.completion().is_empty()) {
                 wait = Wait::No;
             }
         }

@@ -348,6 +348,10 @@ impl<S: ByteStream> ByteStream for TlsStream<S> {
         (written, buffer)
     }
 
+    fn note_request(&self) {
+        self.inner.note_request();
+    }
+
     fn shutdown(&self) {
         self.inner.shutdown();
     }
@@ -386,6 +390,13 @@ impl<S: ByteStream> ByteStream for Wire<S> {
         match self {
             Self::Plain(stream) => stream.write_some(buffer, from).await,
             Self::Tls(stream) => stream.write_some(buffer, from).await,
+        }
+    }
+
+    fn note_request(&self) {
+        match self {
+            Self::Plain(stream) => stream.note_request(),
+            Self::Tls(stream) => stream.note_request(),
         }
     }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -50,6 +50,9 @@ pub trait ByteStream: 'static {
             (Ok(()), buffer)
         }
     }
+
+    /// The other side has asked for something, and waits for it: who serves several may treat one that asks alone otherwise.
+    fn note_request(&self) {}
 
     /// Ends both directions; reads and writes under way return.
     fn shutdown(&self);
@@ -139,6 +142,10 @@ impl ByteStream for Stream {
                 result => return (result, buffer),
             }
         }
+    }
+
+    fn note_request(&self) {
+        self.event_loop.note_asker(self.socket.as_raw_fd().cast_unsigned());
     }
 
     fn shutdown(&self) {

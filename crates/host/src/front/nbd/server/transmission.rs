@@ -150,6 +150,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         }
         let request = Request::decode(&input.ready()[..header_bytes], self.session.headers)?;
         input.consume(header_bytes);
+        self.wire.note_request();
         if request.command == command::DISCONNECT {
             return Err(Ending::Disconnected);
         }
