@@ -89,7 +89,7 @@ struct Args {
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     mount_args: String,
     /// File for a picture of the neighbour's figures
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = common::file_to_write)]
     svg: Option<PathBuf>,
     /// cargo's own
     #[arg(long, hide = true)]

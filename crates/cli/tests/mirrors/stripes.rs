@@ -264,6 +264,28 @@ fn it_grows_with_all_of_its_members_while_it_is_served_and_not_and_two_may_be_lo
 }
 
 #[test]
+fn log_devices_from_before_it_grew_are_called_so() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let bytes = noise(6, SIZE);
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &bytes);
+    server.stop();
+    fs::copy(scene.path("disk/log-0"), scene.path("older")).unwrap();
+    scene.done("grow disk --size 48m");
+    ["log-0", "log-1", "log-2"].iter().for_each(|name| scene.take_away(name));
+    fs::rename(scene.path("older"), scene.path("disk/log-0")).unwrap();
+    let refusal = scene.refused("serve disk");
+    says(&refusal, &["from before it grew from 32 MiB to 48 MiB", "newer", "evenkeel salvage disk"]);
+    scene.done("salvage disk image");
+    assert!(scene.bytes("image")[..SIZE] == bytes);
+    // As it is told.
+    fs::remove_file(scene.path("disk/log-0")).unwrap();
+    ["log-0", "log-1", "log-2"].iter().for_each(|name| scene.bring_back(name));
+    volume.expect_contents(TURNS, &[bytes, vec![0; 16 << 20]].concat());
+}
+
+#[test]
 fn what_is_left_of_stripes_is_salvaged_without_two_members_and_the_log_and_from_a_cut_too() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);

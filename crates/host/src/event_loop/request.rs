@@ -1,6 +1,7 @@
 //! What can be asked of the kernel, whichever way it is asked.
 
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use super::buffer::Memory;
 
@@ -114,4 +115,41 @@ pub(super) enum Wait {
     No,
     ForNs(u64),
     ForEver,
+}
+
+impl Wait {
+    /// The longest that it takes.
+    pub(super) fn longest(self) -> Duration {
+        match self {
+            Self::No => Duration::ZERO,
+            Self::ForNs(ns) => Duration::from_nanos(ns),
+            Self::ForEver => Duration::MAX,
+        }
+    }
+
+    /// What is left of it after so long.
+    pub(super) fn after(self, passed: Duration) -> Self {
+        match self {
+            Self::ForNs(ns) => match Duration::from_nanos(ns).saturating_sub(passed).as_nanos() {
+                0 => Self::No,
+                left => Self::ForNs(left as u64),
+            },
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_has_passed_is_not_waited_for_again() {
+        let micros = Duration::from_micros;
+        assert_eq!(Wait::ForNs(5000).after(micros(2)), Wait::ForNs(3000));
+        assert_eq!(Wait::ForNs(5000).after(micros(5)), Wait::No);
+        assert_eq!(Wait::ForNs(5000).after(micros(50)), Wait::No);
+        assert_eq!(Wait::ForEver.after(micros(50)), Wait::ForEver);
+        assert_eq!(Wait::No.after(micros(50)), Wait::No);
+    }
 }

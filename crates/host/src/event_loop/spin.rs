@@ -4,8 +4,8 @@
 //! from memory takes in all. Where one client at a time asks and waits, that is most of its latency. So a loop whose last
 //! looks found something looks again before it sleeps; one that looked in vain sleeps at once, for many sleeps.
 //!
-//! 1. A look takes no longer than [`CLIENT_MAX`], or [`DRIVE_MAX`] while a drive has something to do, and ends as soon as there is
-//!    something to do.
+//! 1. A look takes no longer than [`CLIENT_MAX`], or [`DRIVE_MAX`] while a drive has something to do, nor longer than the sleep would
+//!    have taken. It ends as soon as there is something to do.
 //! 2. A loop that is idle, or whose completions take longer than that, does not look. Looks for drives are judged apart: a slow drive
 //!    does not end the looks for clients, and clients that ask again quickly do not keep looks for a slow drive alive.
 //! 3. A loop looks for drives only where one client asks alone, which sleeps meanwhile, and a processor is idle. Else such a look
@@ -113,8 +113,13 @@ impl Spin {
         !is_crowded
     }
 
-    /// Looks until `is_there` answers true, for a while; answers whether it did.
-    pub(super) fn look(&mut self, awaited: Awaited, mut is_there: impl FnMut() -> bool) -> bool {
+    /// Looks until `is_there` answers true, for a while that is no longer than `limit`; answers whether it did.
+    pub(super) fn look(
+        &mut self,
+        awaited: Awaited,
+        limit: Duration,
+        mut is_there: impl FnMut() -> bool,
+    ) -> bool {
         let began = Instant::now();
         let mut found = is_there();
         if !found && self.has_to_sleep(began) {
@@ -124,13 +129,16 @@ impl Spin {
             Awaited::Client => (&mut self.for_clients, CLIENT_MAX),
             Awaited::Drive => (&mut self.for_drives, DRIVE_MAX),
         };
-        while !found && began.elapsed() < max {
+        while !found && began.elapsed() < max.min(limit) {
             for _ in 0..CHECKS {
                 hint::spin_loop();
                 found = found || is_there();
             }
         }
-        looks.note(found);
+        // One that a timer ended early tells nothing.
+        if found || limit >= max {
+            looks.note(found);
+        }
         found
     }
 
@@ -216,9 +224,11 @@ mod tests {
 
     use super::*;
 
+    const NO_LIMIT: Duration = Duration::MAX;
+
     /// Looks in vain before that many sleeps, where it may pay.
     fn vain_looks(spin: &mut Spin, awaited: Awaited, sleeps: u32) -> u32 {
-        let looks = (0..sleeps).filter(|_| spin.pays(awaited) && !spin.look(awaited, || false));
+        let looks = (0..sleeps).filter(|_| spin.pays(awaited) && !spin.look(awaited, NO_LIMIT, || false));
         looks.count() as u32
     }
 
@@ -239,7 +249,7 @@ mod tests {
         for _ in 0..10_000 {
             let mut checks = 0;
             assert!(spin.pays(Awaited::Client));
-            assert!(spin.look(Awaited::Client, || {
+            assert!(spin.look(Awaited::Client, NO_LIMIT, || {
                 checks += 1;
                 true
             }));
@@ -267,8 +277,8 @@ mod tests {
         let mut spin = Spin::new(move || asked.get());
         ask(&mut spin, &[7]);
         let mut looks = |sleeps: u32| {
-            let looks =
-                (0..sleeps).filter(|_| spin.pays(Awaited::Drive) && spin.look(Awaited::Drive, || true));
+            let looks = (0..sleeps)
+                .filter(|_| spin.pays(Awaited::Drive) && spin.look(Awaited::Drive, NO_LIMIT, || true));
             looks.count() as u32
         };
         assert_eq!(looks(1000), 0);
@@ -279,13 +289,26 @@ mod tests {
     }
 
     #[test]
+    fn a_look_that_a_timer_ends_is_not_one_in_vain() {
+        let mut spin = Spin::new(|| false);
+        for _ in 0..1000 {
+            assert!(spin.pays(Awaited::Client));
+            assert!(!spin.look(Awaited::Client, Duration::from_nanos(1), || false));
+        }
+        assert!((VAIN_MAX..VAIN_MAX + 10).contains(&vain_looks(&mut spin, Awaited::Client, 10_000)));
+    }
+
+    #[test]
     fn a_slow_drive_ends_the_looks_for_drives_alone() {
         let mut spin = Spin::new(|| false);
         ask(&mut spin, &[7]);
         let mut looks = 0;
         for _ in 0..1000 {
             looks += vain_looks(&mut spin, Awaited::Drive, 1);
-            assert!(spin.pays(Awaited::Client) && spin.look(Awaited::Client, || true), "it asks again");
+            assert!(
+                spin.pays(Awaited::Client) && spin.look(Awaited::Client, NO_LIMIT, || true),
+                "it asks again"
+            );
         }
         assert!((VAIN_MAX..VAIN_MAX + 10).contains(&looks), "{looks}");
     }

@@ -209,11 +209,12 @@ impl Uring {
         let mut wait = if nothing_there { wait } else { Wait::No };
         let is_long = wait == Wait::ForEver || matches!(wait, Wait::ForNs(ns) if ns > SPIN_WORTH_NS);
         if is_long && self.spin.pays(awaited) {
+            let began = Instant::now();
             self.hand_over()?;
             let ring = &mut self.ring;
-            if self.spin.look(awaited, || ring.queue().has_task_work || !ring.completion().is_empty()) {
-                wait = Wait::No;
-            }
+            let is_there = || ring.queue().has_task_work || !ring.completion().is_empty();
+            let found = self.spin.look(awaited, wait.longest(), is_there);
+            wait = if found { Wait::No } else { wait.after(began.elapsed()) };
         }
         let began = (wait != Wait::No).then(Instant::now);
         let entered = match wait {

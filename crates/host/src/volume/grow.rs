@@ -16,7 +16,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::Device;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
-use evenkeel_engine::format::layout::GROWTHS_MAX;
+use evenkeel_engine::format::layout::{GROWTHS_MAX, SizesBefore};
 use evenkeel_engine::format::ring_head;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{MemberState, RingOptions};
@@ -427,7 +427,7 @@ impl Described {
     }
 }
 
-/// Whether a description that says `said` of the size may be of the volume as it was found: before it grew it had that.
-pub(super) fn had_size(identity: &Identity, said: u64) -> bool {
-    identity.sizes_before.as_slice().iter().any(|size| size.pages.checked_mul(PAGE_BYTES) == Some(said))
+/// Whether a volume that grew from `before` had so many bytes once.
+pub(super) fn had_size(before: &SizesBefore, bytes: u64) -> bool {
+    before.as_slice().iter().any(|size| size.pages.checked_mul(PAGE_BYTES) == Some(bytes))
 }

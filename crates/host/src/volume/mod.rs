@@ -61,7 +61,7 @@ use crate::arena::SharedArena;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::remedy::{Advise, Remedy, Setting, advised};
-use crate::size_text::exact_size;
+use crate::size_text::{exact_size, size};
 use crate::stack::space_bytes;
 use crate::wait::Turn;
 
@@ -700,13 +700,24 @@ fn check_made_so(folder: &Path, description: &Description, found: &Identity) -> 
     if found.volume != description.id.0 {
         return refused("its members belong to another volume");
     }
+    let (said, made) = (description.size_bytes, found.size_bytes);
+    if said != made && had_size(&description.sizes_before, made) {
+        return Err(VolumeError::Incomplete(format!(
+            "{}: cannot be opened: what is there is from before it grew from {} to {}; bring back the log devices or members that \
+             are newer",
+            folder.display(),
+            size(made),
+            size(said)
+        )));
+    }
     let log_bytes = description.log_bytes.map_or(found.log_bytes, |bytes| bytes / PAGE_BYTES * PAGE_BYTES);
     for (name, said, made) in [
         ("size_bytes", description.size_bytes, found.size_bytes),
         ("atomic_max_bytes", description.atomic_max_bytes, found.atomic_max_bytes),
         ("log_bytes", log_bytes, found.log_bytes),
     ] {
-        let is_from_before = name == "size_bytes" && had_size(found, said);
+        // A description may be from before the volume grew: it is brought up to date.
+        let is_from_before = name == "size_bytes" && had_size(&found.sizes_before, said);
         if said != made && !is_from_before {
             return refused(&format!("{name} = {said}: the volume has {made}, which stays: put that back"));
         }
