@@ -2,7 +2,6 @@
 
 pub mod cpu;
 pub mod memory;
-pub mod waking;
 
 use std::fs;
 use std::path::Path;

@@ -13,7 +13,6 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use evenkeel_host::block_device::{Counters, holder_of_file};
-use evenkeel_host::conditions::waking::waking_s;
 use evenkeel_host::cpu::CpuTime;
 use evenkeel_host::durable_file::{DurableFile, Open, direct_io_granule, size_bytes};
 use evenkeel_host::interrupt::Interrupt;
@@ -311,10 +310,6 @@ impl Target for HostTarget {
         thread::sleep(IDLE_LOOK);
         let moved = self.stack.counters()? - before;
         Some((moved.read_bytes + moved.written_bytes) as f64 / started.elapsed().as_secs_f64())
-    }
-
-    fn waking_s(&mut self) -> Option<f64> {
-        waking_s()
     }
 
     fn now_s(&self) -> f64 {

@@ -178,7 +178,6 @@ fn conclude(
         command: None,
         goals: settings.goals,
         stack,
-        waking_s: measured.waking_s,
         method: combination.method,
         file_state: combination.file_state,
         writers: settings.writers,

@@ -43,9 +43,6 @@ pub struct ProbeReport {
     pub goals: Goals,
     /// What was measured.
     pub stack: Stack,
-    /// How long a thread that sleeps took to run again once it was woken, before the first run, in seconds.
-    #[serde(default)]
-    pub waking_s: Option<f64>,
     /// How each write was made durable (a point that had to fall back says so itself).
     pub method: Method,
     /// The state of the file before each run.
@@ -327,6 +324,4 @@ pub enum WarningCode {
     Disturbed,
     /// There is little space left on the file system.
     NearlyFull,
-    /// A good part of the latency is the time that a thread that sleeps takes to run again.
-    WakingTakesLong,
 }

@@ -132,7 +132,6 @@ pub(crate) fn following(line: &Line, path: &str) -> ProbeReport {
             free_bytes: Some(1_234_567_890_123),
             kernel: "6.12.0-example".to_owned(),
         },
-        waking_s: Some(22e-6),
         method: Method::DirectDsync,
         file_state: FileState::Written,
         writers: 1,

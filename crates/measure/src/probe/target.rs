@@ -60,11 +60,6 @@ pub trait Target {
         None
     }
 
-    /// How long a thread that sleeps takes to run again once it is woken, in seconds; `None` where that cannot be seen.
-    fn waking_s(&mut self) -> Option<f64> {
-        None
-    }
-
     /// A clock that only goes forward, in seconds.
     fn now_s(&self) -> f64;
 

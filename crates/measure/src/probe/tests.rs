@@ -25,7 +25,6 @@ pub(crate) struct VirtualStack {
     pub(crate) steal_s: fn(usize) -> f64,
     pub(crate) flushes_per_write: u64,
     pub(crate) background_bytes_per_s: Option<f64>,
-    pub(crate) waking_s: Option<f64>,
 }
 
 impl VirtualStack {
@@ -40,7 +39,6 @@ impl VirtualStack {
             steal_s: |_| 0.0,
             flushes_per_write: 0,
             background_bytes_per_s: None,
-            waking_s: None,
         }
     }
 }
@@ -79,10 +77,6 @@ impl Target for VirtualStack {
 
     fn background_bytes_per_s(&mut self) -> Option<f64> {
         self.background_bytes_per_s
-    }
-
-    fn waking_s(&mut self) -> Option<f64> {
-        self.waking_s
     }
 
     fn now_s(&self) -> f64 {
@@ -449,21 +443,6 @@ fn traffic_on_the_idle_device_is_called_so() {
     let report = probe_of(&Settings::paper(PLAIN), &mut shared, &Interrupt::default());
     assert_eq!(report.warnings[0].code, WarningCode::Disturbed);
     assert!(report.warnings[0].message.starts_with("others moved 50 MB/s"), "{:?}", report.warnings);
-}
-
-#[test]
-fn latencies_that_are_largely_the_waking_of_threads_are_called_so() {
-    let probe = |fixed_s, waking_s| {
-        let mut idle = VirtualStack::new(fixed_s, 1e9);
-        idle.waking_s = Some(waking_s);
-        probe_of(&Settings::paper(PLAIN), &mut idle, &Interrupt::default())
-    };
-    let slow = probe(100e-6, 30e-6);
-    assert_eq!(slow.warnings[0].code, WarningCode::WakingTakesLong);
-    assert!(slow.warnings[0].message.contains("30 us"), "{:?}", slow.warnings);
-    assert_eq!(slow.waking_s, Some(30e-6));
-    assert!(probe(1e-3, 30e-6).warnings.is_empty(), "a small part of the latency");
-    assert!(probe(20e-6, 4e-6).warnings.is_empty(), "hardly any machine is faster");
 }
 
 #[test]

@@ -43,7 +43,6 @@ pub(super) fn all(
         network(stack),
         loop_device(stack),
         nearly_full(stack),
-        waking_takes_long(points, measured),
         fell_back(measured),
         btrfs_falls_back(stack, measured),
         background(measured),
@@ -155,28 +154,6 @@ fn nearly_full(stack: &Stack) -> Option<Warning> {
              again",
             format::bytes(free),
             format::bytes(size)
-        ),
-    )
-}
-
-/// Waking that is as fast on hardly any machine, in seconds, and its share of a latency that is not worth a word.
-const WAKING_MIN_S: f64 = 10e-6;
-const WAKING_SHARE_MIN: f64 = 0.05;
-
-fn waking_takes_long(points: &[Point], measured: &Measured) -> Option<Warning> {
-    let (waking_s, smallest) = (measured.waking_s?, points.first()?);
-    let share = waking_s / smallest.latency_s.mean;
-    if waking_s < WAKING_MIN_S || share < WAKING_SHARE_MIN {
-        return None;
-    }
-    warning(
-        WarningCode::WakingTakesLong,
-        format!(
-            "a thread that sleeps takes {} to run again here, {} of a durable write of {}, which sleeps once or more: \
-             mostly because idle processors stop at once; see \"Idle processors\" in docs/operating.md",
-            format::seconds(waking_s),
-            format::percent(share),
-            format::bytes(smallest.buffer_bytes)
         ),
     )
 }

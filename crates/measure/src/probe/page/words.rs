@@ -177,7 +177,6 @@ fn about(code: WarningCode) -> &'static str {
         WarningCode::ModelDisagrees => "Measurement and model disagree",
         WarningCode::Disturbed => "Disturbed from outside",
         WarningCode::NearlyFull => "Nearly full",
-        WarningCode::WakingTakesLong => "Waking takes long",
     }
 }
 
@@ -217,7 +216,6 @@ pub(crate) fn stack_facts(report: &ProbeReport) -> Vec<Fact> {
         ("FUA writes", yes(stack.fua, "supported", "not supported")),
         ("Rotating", yes(stack.rotational, "yes", "no")),
         ("Kernel", html! { (stack.kernel) }),
-        ("Waking a thread", known(report.waking_s.map(format::seconds).as_deref())),
         ("Method", html! { code { (report.method.name()) } }),
         ("File state", html! { (report.file_state.name()) }),
         ("Writers", html! { (format::count(u64::from(report.writers))) }),

@@ -46,7 +46,6 @@ pub(super) fn measure<T: Target>(
 ) -> Result<Vec<Measured>, TargetError> {
     let started_s = targets.first().map_or(0.0, Target::now_s);
     let background: Vec<_> = targets.iter_mut().map(Target::background_bytes_per_s).collect();
-    let waking_s = targets.first_mut().and_then(Target::waking_s);
     let mut session = Session {
         settings,
         targets,
@@ -82,7 +81,6 @@ pub(super) fn measure<T: Target>(
             points: Vec::new(),
             skipped: std::mem::take(&mut skipped),
             background_bytes_per_s,
-            waking_s,
         })
         .collect();
     for point in points {

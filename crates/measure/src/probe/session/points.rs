@@ -21,8 +21,6 @@ pub(in crate::probe) struct Measured {
     pub(in crate::probe) skipped: Vec<MatrixSkip>,
     /// Bytes per second that others moved on the device before the first run.
     pub(in crate::probe) background_bytes_per_s: Option<f64>,
-    /// How long a thread that slept took to run again before the first run, in seconds.
-    pub(in crate::probe) waking_s: Option<f64>,
 }
 
 /// All runs of one combination at one size.
