@@ -7,7 +7,7 @@
 //!   timers    in the order in which they fire             environment: time, sleep, spawn, chance
 //!   foreign   what other threads have for the loop          remote: their handle
 //!   reactor   operations under way, and what they hold
-//!     uring   one io_uring_enter a turn; spin: a look before it sleeps; crowd: whether a processor is idle for that
+//!     uring   one io_uring_enter a turn; spin: a look before it sleeps; trial: whether that gains
 //!     threads workers and epoll, where io_uring is forbidden
 //!   ops       what tasks can ask for
 //!   buffer, pool, slot   memory that is the kernel's meanwhile
@@ -22,7 +22,6 @@
 //!    wait for ever are cancelled, or end with the ring. What is asked of a [`Loop`] after that fails with `ECANCELED`.
 
 mod buffer;
-mod crowd;
 mod environment;
 mod foreign;
 mod ops;
@@ -36,6 +35,7 @@ mod spin;
 mod tasks;
 mod threads;
 mod timers;
+mod trial;
 mod uring;
 mod workers;
 

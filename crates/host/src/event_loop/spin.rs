@@ -8,14 +8,16 @@
 //!    have taken. It ends as soon as there is something to do.
 //! 2. A loop that is idle, or whose completions take longer than that, does not look. Looks for drives are judged apart: a slow drive
 //!    does not end the looks for clients, and clients that ask again quickly do not keep looks for a slow drive alive.
-//! 3. A loop looks for drives only where one client asks alone, which sleeps meanwhile, and a processor is idle. Else such a look
-//!    would take the processor from another client or program, or from the kernel's thread that has to end the drive's work.
+//! 3. A loop looks for drives only where one client asks alone, and is answered sooner so (`trial`). Else such a look would take
+//!    the processor from another client or program, or from the kernel's thread that has to end the drive's work.
 //! 4. Where several ask, a loop that has not slept for [`AWAKE_MAX`] sleeps, if there is nothing to do. The scheduler may have put
 //!    a client that was woken behind the loop, on its processor. As long as another keeps the loop looking, that client waits
 //!    there for the next tick, up to 4 ms. A client that asks alone waits for no more than one look in vain.
 
 use std::hint;
 use std::time::{Duration, Instant};
+
+use super::trial::Trial;
 
 /// How long a look takes at the most while only clients can end it: about what it saves.
 const CLIENT_MAX: Duration = Duration::from_micros(50);
@@ -42,10 +44,6 @@ const PAUSE_MAX: u32 = 1 << 14;
 /// Requests of one client in a row, behind which it counts as asking alone.
 const ALONE_MIN: u32 = 32;
 
-/// Looks for drives from one question whether a processor is idle to the next, and sleeps where none is.
-const CROWD_EVERY: u32 = 16;
-const CROWDED_PAUSE: u32 = 64;
-
 /// What ends a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Awaited {
@@ -59,9 +57,8 @@ pub(super) enum Awaited {
 pub(super) struct Spin {
     for_clients: Looks,
     for_drives: Looks,
-    is_crowded: Box<dyn FnMut() -> bool>,
-    /// Looks for drives since that was asked.
-    unasked: u32,
+    /// Whether a client that asks alone gains from looks for drives.
+    trial: Trial,
     /// When the first look since the last sleep began.
     awake_since: Option<Instant>,
     /// Who asked since then.
@@ -79,13 +76,11 @@ enum Askers {
 }
 
 impl Spin {
-    /// `is_crowded` tells whether no processor is idle.
-    pub(super) fn new(is_crowded: impl FnMut() -> bool + 'static) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             for_clients: Looks::new(),
             for_drives: Looks::new(),
-            is_crowded: Box::new(is_crowded),
-            unasked: 0,
+            trial: Trial::new(),
             awake_since: None,
             askers: Askers::Nobody,
             last_asker: 0,
@@ -98,19 +93,9 @@ impl Spin {
         match awaited {
             Awaited::Client => !self.for_clients.are_paused(),
             Awaited::Drive => {
-                self.in_a_row >= ALONE_MIN && !self.for_drives.are_paused() && self.has_idle_processor()
+                self.in_a_row >= ALONE_MIN && self.trial.looks() && !self.for_drives.are_paused()
             }
         }
-    }
-
-    /// Whether a processor was idle when that was asked last, which is not long ago.
-    fn has_idle_processor(&mut self) -> bool {
-        let is_crowded = self.unasked == 0 && (self.is_crowded)();
-        self.unasked = if is_crowded { 0 } else { (self.unasked + 1) % CROWD_EVERY };
-        if is_crowded {
-            self.for_drives.pause(CROWDED_PAUSE);
-        }
-        !is_crowded
     }
 
     /// Looks until `is_there` answers true, for a while that is no longer than `limit`; answers whether it did.
@@ -169,6 +154,11 @@ impl Spin {
         let is_same = self.last_asker == asker;
         self.in_a_row = if is_same { self.in_a_row.saturating_add(1) } else { 1 };
         self.last_asker = asker;
+        if self.in_a_row >= ALONE_MIN {
+            self.trial.note_request(Instant::now());
+        } else {
+            self.trial.interrupt();
+        }
     }
 
     fn note_sleep(&mut self) {
@@ -219,9 +209,6 @@ impl Looks {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::rc::Rc;
-
     use super::*;
 
     const NO_LIMIT: Duration = Duration::MAX;
@@ -238,14 +225,14 @@ mod tests {
 
     #[test]
     fn who_looks_in_vain_stops_looking_for_longer_each_time() {
-        let mut spin = Spin::new(|| false);
+        let mut spin = Spin::new();
         let looks = vain_looks(&mut spin, Awaited::Client, 10_000);
         assert!((VAIN_MAX..VAIN_MAX + 10).contains(&looks), "{looks}");
     }
 
     #[test]
     fn who_finds_something_goes_on_looking_and_ends_at_once() {
-        let mut spin = Spin::new(|| false);
+        let mut spin = Spin::new();
         for _ in 0..10_000 {
             let mut checks = 0;
             assert!(spin.pays(Awaited::Client));
@@ -259,7 +246,7 @@ mod tests {
 
     #[test]
     fn drives_are_looked_for_while_one_client_asks_alone() {
-        let mut spin = Spin::new(|| false);
+        let mut spin = Spin::new();
         assert!(!spin.pays(Awaited::Drive), "nobody asks");
         ask(&mut spin, &[7]);
         spin.note_wait(SLEEP_MIN);
@@ -271,26 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn drives_are_not_looked_for_while_no_processor_is_idle() {
-        let is_crowded = Rc::new(Cell::new(true));
-        let asked = Rc::clone(&is_crowded);
-        let mut spin = Spin::new(move || asked.get());
-        ask(&mut spin, &[7]);
-        let mut looks = |sleeps: u32| {
-            let looks = (0..sleeps)
-                .filter(|_| spin.pays(Awaited::Drive) && spin.look(Awaited::Drive, NO_LIMIT, || true));
-            looks.count() as u32
-        };
-        assert_eq!(looks(1000), 0);
-        is_crowded.set(false);
-        assert!(looks(1000) >= 1000 - CROWDED_PAUSE);
-        is_crowded.set(true);
-        assert!(looks(1000) <= CROWD_EVERY);
-    }
-
-    #[test]
     fn a_look_that_a_timer_ends_is_not_one_in_vain() {
-        let mut spin = Spin::new(|| false);
+        let mut spin = Spin::new();
         for _ in 0..1000 {
             assert!(spin.pays(Awaited::Client));
             assert!(!spin.look(Awaited::Client, Duration::from_nanos(1), || false));
@@ -300,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_slow_drive_ends_the_looks_for_drives_alone() {
-        let mut spin = Spin::new(|| false);
+        let mut spin = Spin::new();
         ask(&mut spin, &[7]);
         let mut looks = 0;
         for _ in 0..1000 {
@@ -315,7 +284,7 @@ mod tests {
 
     #[test]
     fn who_is_kept_awake_by_several_sleeps_now_and_then() {
-        let mut spin = Spin::new(|| false);
+        let mut spin = Spin::new();
         let mut now = Instant::now();
         let mut later = |after: Duration| {
             now += after;

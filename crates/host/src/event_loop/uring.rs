@@ -16,7 +16,6 @@ use std::time::Instant;
 use io_uring::{Builder, IoUring, Parameters, Submitter, cqueue, opcode, squeue, types};
 
 use super::buffer::Memory;
-use super::crowd::Crowd;
 use super::foreign::Foreign;
 use super::request::{Completion, Request, SlotCommand, Sync, Wait};
 use super::slot::PARTS;
@@ -92,7 +91,6 @@ impl Uring {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         let sparse = ring.submitter().register_buffers_sparse(u32::from(REGISTERED_MAX));
-        let crowd = Crowd::of_machine();
         let free_places = if sparse.is_ok() { (0..REGISTERED_MAX).rev().collect() } else { Vec::new() };
         Ok(Self {
             ring,
@@ -101,7 +99,7 @@ impl Uring {
             event_is_told_again: true,
             free_places,
             backlog: VecDeque::new(),
-            spin: Spin::new(move || crowd.is_everywhere()),
+            spin: Spin::new(),
         })
     }
 

@@ -1,0 +1,212 @@
+//! Whether one client that asks alone is answered sooner by a loop that looks for drives, or by one that sleeps meanwhile.
+//!
+//! Looking saves the time of waking, and takes a processor: from the client, from the kernel's thread that ends the drive's work,
+//! or from another program. Which weighs more depends on the machine and on who else runs, and nothing that the kernel tells of
+//! these says it (`/proc/loadavg`, asked right after a drive was, counts the thread that has just been woken). So both are tried,
+//! in turns, and the client's own pace decides.
+//!
+//! ```text
+//!  request after request of one client:
+//!  | look | sleep | sleep | look | look | sleep | … | as was decided …………………… | look | sleep | …
+//!    round                                            SETTLED requests
+//!    \___ pair __/ \___ pair __/
+//! ```
+//!
+//! 1. A round is decided by the time between requests, which is what the client gets: waits on either side count.
+//! 2. Looking is chosen where it won [`WINS_MIN`] of [`PAIRS`] pairs by a tenth. Where nothing is gained, the loop sleeps.
+//! 3. Of a client's requests, one in sixteen at the most is served the slower way.
+
+use std::mem;
+use std::time::{Duration, Instant};
+
+/// Requests of a round. The first ends what the round before began, so it does not count.
+const ROUND: u32 = 32;
+
+/// Pairs of rounds, one with looks and one without, and how many of them looking must win.
+const PAIRS: u32 = 8;
+const WINS_MIN: u32 = 5;
+
+/// Requests from one decision to the next trial.
+const SETTLED: u32 = 8 * 2 * PAIRS * ROUND;
+
+/// The longest time between two requests that counts: behind that, the client did something else.
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// Both ways, tried in turns.
+#[derive(Debug)]
+pub(super) struct Trial {
+    stage: Stage,
+    /// When the client asked last.
+    last: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Trying(Rounds),
+    Settled { looks: bool, left: u32 },
+}
+
+#[derive(Debug, Default)]
+struct Rounds {
+    /// Rounds that are over.
+    round: u32,
+    /// Requests of this one.
+    requests: u32,
+    /// What this round has taken, and the pair's first one.
+    took: Duration,
+    first_took: Duration,
+    /// Pairs that looking won.
+    wins: u32,
+}
+
+impl Trial {
+    pub(super) fn new() -> Self {
+        Self { stage: Stage::Trying(Rounds::default()), last: None }
+    }
+
+    /// Whether the loop looks for drives now.
+    pub(super) fn looks(&self) -> bool {
+        match &self.stage {
+            Stage::Trying(rounds) => rounds.looks(),
+            Stage::Settled { looks, .. } => *looks,
+        }
+    }
+
+    /// The client asks, and nobody else did since it asked last.
+    pub(super) fn note_request(&mut self, now: Instant) {
+        let since = self.last.replace(now).map(|last| now.duration_since(last).min(PAUSE_MAX));
+        match &mut self.stage {
+            Stage::Settled { left: 0, .. } => self.stage = Stage::Trying(Rounds::default()),
+            Stage::Settled { left, .. } => *left -= 1,
+            Stage::Trying(rounds) => {
+                if let Some(looks) = since.and_then(|since| rounds.note(since)) {
+                    self.stage = Stage::Settled { looks, left: SETTLED };
+                }
+            }
+        }
+    }
+
+    /// Somebody else asks.
+    pub(super) fn interrupt(&mut self) {
+        self.last = None;
+    }
+}
+
+impl Rounds {
+    /// Look, sleep, sleep, look: what drifts meanwhile is on neither's side.
+    fn looks(&self) -> bool {
+        matches!(self.round % 4, 0 | 3)
+    }
+
+    /// A request came so long after the one before; answers the decision, once there is one.
+    fn note(&mut self, since: Duration) -> Option<bool> {
+        if self.requests > 0 {
+            self.took += since;
+        }
+        self.requests += 1;
+        if self.requests < ROUND {
+            return None;
+        }
+        self.end_round();
+        (self.round == 2 * PAIRS).then_some(self.wins >= WINS_MIN)
+    }
+
+    fn end_round(&mut self) {
+        let took = mem::take(&mut self.took);
+        if self.round % 2 == 0 {
+            self.first_took = took;
+        } else {
+            let (looking, sleeping) =
+                if self.looks() { (took, self.first_took) } else { (self.first_took, took) };
+            self.wins += u32::from(looking * 10 < sleeping * 9);
+        }
+        self.requests = 0;
+        self.round += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRIAL: u32 = 2 * PAIRS * ROUND;
+
+    /// A client that is answered after so long where the loop looks, and where it sleeps.
+    struct Client {
+        looking: Duration,
+        sleeping: Duration,
+        now: Instant,
+    }
+
+    impl Client {
+        fn new(looking_us: u64, sleeping_us: u64) -> Self {
+            let [looking, sleeping] = [looking_us, sleeping_us].map(Duration::from_micros);
+            Self { looking, sleeping, now: Instant::now() }
+        }
+
+        /// Asks so often; answers how many requests the loop looked for.
+        fn ask(&mut self, trial: &mut Trial, requests: u32) -> u32 {
+            let mut looked = 0;
+            for _ in 0..requests {
+                looked += u32::from(trial.looks());
+                self.now += if trial.looks() { self.looking } else { self.sleeping };
+                trial.note_request(self.now);
+            }
+            looked
+        }
+    }
+
+    #[test]
+    fn the_way_that_answers_sooner_is_chosen_and_the_other_one_is_rare() {
+        for (looking_us, sleeping_us, looks) in
+            [(110, 160, true), (160, 110, false), (150, 150, false), (145, 150, false)]
+        {
+            let mut trial = Trial::new();
+            let mut client = Client::new(looking_us, sleeping_us);
+            client.ask(&mut trial, TRIAL + 1);
+            assert_eq!(trial.looks(), looks, "{looking_us} us or {sleeping_us} us");
+            let requests = 20 * SETTLED;
+            let looked = client.ask(&mut trial, requests);
+            let slower = if looks { requests - looked } else { looked };
+            assert!(slower * 16 <= requests, "{slower} of {requests}");
+        }
+    }
+
+    #[test]
+    fn what_changes_is_noticed_by_the_next_trial() {
+        let mut trial = Trial::new();
+        let mut client = Client::new(110, 160);
+        client.ask(&mut trial, TRIAL + 1);
+        assert!(trial.looks());
+        client.looking = Duration::from_micros(4000); // another program takes the processor
+        client.ask(&mut trial, SETTLED + TRIAL + 2);
+        assert!(!trial.looks());
+        client.looking = Duration::from_micros(110);
+        client.ask(&mut trial, SETTLED + TRIAL + 2);
+        assert!(trial.looks());
+    }
+
+    #[test]
+    fn one_long_wait_in_each_trial_decides_nothing() {
+        for waits_at in (0..TRIAL).step_by(7) {
+            let mut trial = Trial::new();
+            let mut client = Client::new(110, 160);
+            client.ask(&mut trial, waits_at);
+            client.now += Duration::from_secs(3600);
+            client.ask(&mut trial, TRIAL + 1 - waits_at);
+            assert!(trial.looks(), "waited before request {waits_at}");
+        }
+    }
+
+    #[test]
+    fn what_passes_while_another_asks_does_not_count() {
+        let mut trial = Trial::new();
+        let mut client = Client::new(110, 160);
+        for _ in 0..TRIAL {
+            client.ask(&mut trial, 2);
+            trial.interrupt();
+            client.now += if trial.looks() { PAUSE_MAX } else { Duration::ZERO };
+        }
+        assert!(trial.looks());
+    }
+}
