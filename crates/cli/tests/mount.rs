@@ -75,6 +75,59 @@ const fn libc_o_dsync() -> i32 {
 }
 
 #[test]
+fn a_volume_gets_another_layout_while_programs_use_the_files_on_it() {
+    if let Err(why) = possible() {
+        return skip("a_volume_gets_another_layout_while_programs_use_the_files_on_it", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mounted = MountedVolume::mount(&volume, "");
+    let (is_over, synced) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut journal = File::create(mounted.at("journal")).unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                journal.write_all(&synced.load(Ordering::Relaxed).to_le_bytes()).unwrap();
+                journal.sync_data().unwrap();
+                synced.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        threads.spawn(|| {
+            for number in 0.. {
+                let (new, name) = (mounted.at("new"), mounted.at(&format!("file-{}", number % 8)));
+                fs::write(&new, noise(number, 100_000)).unwrap();
+                fs::rename(new, name).unwrap();
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        says(
+            &scene.refused("convert disk --layout mirror --log-size 4m"),
+            &["choose a larger --log-size, or unmount"],
+        );
+        for line in [
+            "convert disk --layout mirror --log-size 32m",
+            "convert disk --layout single --log-size 64m --member one --log one-log",
+        ] {
+            says(&scene.done(line).stdout, &["from now on"]);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let entries = synced.into_inner();
+    let expected: Vec<u8> = (0..entries).flat_map(u64::to_le_bytes).collect();
+    assert!(fs::read(mounted.at("journal")).unwrap() == expected);
+    mounted.stop();
+    judge(&volume);
+    let mounted = MountedVolume::mount(&volume, "");
+    assert!(fs::read(mounted.at("journal")).unwrap() == expected);
+    for name in scene.names("mnt").into_iter().filter(|name| name.starts_with("file-")) {
+        assert_eq!(fs::read(mounted.at(&name)).unwrap().len(), 100_000);
+    }
+    mounted.stop();
+}
+
+#[test]
 fn status_and_metrics_tell_of_fsyncs_and_of_room() {
     if let Err(why) = possible() {
         return skip("status_and_metrics_tell_of_fsyncs_and_of_room", &why);

@@ -11,7 +11,8 @@ use super::members::MembersArgs;
 ///
 /// Makes new members and log devices, copies everything to them, and has volume.toml name them. The members that the volume
 /// had stay as they are, and are no longer used. Until the end, the volume is what it was: an error, Ctrl-C and a power cut change
-/// nothing. It must not be served meanwhile. What `evenkeel tune` chose for its drives is forgotten.
+/// nothing. A volume that is served or mounted stays so: its server copies, and its clients wait for a moment at the end. What
+/// `evenkeel tune` chose for its drives is forgotten.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ConvertArgs {

@@ -181,8 +181,8 @@ fn progress_bar() -> ProgressBar {
 }
 
 /// Shows what is being done, and how far it is.
-fn show(bar: &ProgressBar, doing: &'static str, done: u64, all: u64) {
-    bar.set_message(doing);
+fn show(bar: &ProgressBar, doing: &str, done: u64, all: u64) {
+    bar.set_message(doing.to_owned());
     bar.set_length(all);
     bar.set_position(done);
 }

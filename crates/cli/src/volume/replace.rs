@@ -15,7 +15,7 @@ use crate::stdout::{say, shown};
 
 /// Puts another drive in the place of a member or log device.
 pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
-    let _nobody_else_does = Replacing::begin(&args.volume, &args.old)?;
+    let _nobody_else_does = Replacing::begin(&args.volume, format_args!("replace {}", args.old))?;
     // Until it is done, unless a server does it: nobody else opens the volume, or replaces the same.
     let (locked, description) = match LockedVolume::lock(&args.volume) {
         Ok(locked) => {

@@ -99,9 +99,6 @@ fn what_is_refused_or_interrupted_leaves_the_volume_as_it_was() {
     says(&scene.refused("convert disk --layout mirror --log-size 4m"), &["disk"]);
     scene.flip("disk/home", at * 4096 + 7);
     assert_eq!((scene.names("disk"), scene.text("disk/volume.toml")), (names, description));
-    let server = volume.serve("");
-    says(&scene.refused("convert disk --layout mirror"), &["it is being served"]);
-    server.stop();
     volume.expect_contents("", &bytes);
 }
 

@@ -4,6 +4,7 @@ mod arena_folders;
 mod arenas;
 mod check;
 mod convert;
+mod convert_served;
 mod create_exports;
 mod create_rules;
 mod description_rules;

@@ -1,8 +1,8 @@
 //! A device as front ends serve it: any [`Device`], and what only some know of themselves.
 //!
 //! 1. `Rc<D>` serves any device `D`; nothing more has to be written for it.
-//! 2. A volume knows more: which pages have contents, which writes are atomic, and why a request failed. What a device
-//!    leaves out of [`ServedDevice`] has an answer that is true of every device.
+//! 2. A volume knows more: which pages have contents, which writes are atomic, and why a request failed. What is left out of
+//!    [`ServedDevice`] has an answer that is true of every device.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -35,20 +35,15 @@ impl From<DeviceError> for RequestError {
 
 /// A device that is served. A clone is another handle to the same bytes.
 pub trait ServedDevice: Clone + 'static {
-    /// What it is as a device.
-    type Device: Device;
+    /// Bytes that can be addressed.
+    fn size_bytes(&self) -> u64;
 
-    /// The device.
-    fn device(&self) -> &Self::Device;
+    /// The smallest unit of a request: offsets and lengths are multiples of it.
+    fn unit_bytes(&self) -> u32;
 
     /// What it is, in words.
     fn description(&self) -> &str {
         "evenkeel device"
-    }
-
-    /// The smallest unit of a request: offsets and lengths are multiples of it.
-    fn unit_bytes(&self) -> u32 {
-        self.device().geometry().sector_bytes
     }
 
     /// Longest write that takes effect as a whole or not at all.
@@ -57,9 +52,7 @@ pub trait ServedDevice: Clone + 'static {
     }
 
     /// Fills `into` from `offset`.
-    fn read(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), RequestError>> {
-        async move { Ok(self.device().read(offset, into).await?) }
-    }
+    fn read(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), RequestError>>;
 
     /// As [`Self::read`], if nothing has to be waited for; false if something has, or it fails. Only for a device that can
     /// tell right bytes from wrong ones: what a system keeps in memory may be older than the medium.
@@ -73,24 +66,16 @@ pub trait ServedDevice: Clone + 'static {
         offset: u64,
         bytes: &[u8],
         durability: Durability,
-    ) -> impl Future<Output = Result<(), RequestError>> {
-        async move { Ok(self.device().write(offset, bytes, durability).await?) }
-    }
+    ) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Makes completed writes durable.
-    fn flush(&self, scope: FlushScope<'_>) -> impl Future<Output = Result<(), RequestError>> {
-        async move { Ok(self.device().flush(scope).await?) }
-    }
+    fn flush(&self, scope: FlushScope<'_>) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Makes `extent` read as zeros. Neither those nor what is discarded need be durable before a flush.
-    fn write_zeroes(&self, extent: Extent) -> impl Future<Output = Result<(), RequestError>> {
-        async move { Ok(self.device().write_zeroes(extent, Durability::Buffered).await?) }
-    }
+    fn write_zeroes(&self, extent: Extent) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Drops the contents of `extent`.
-    fn discard(&self, extent: Extent) -> impl Future<Output = Result<(), RequestError>> {
-        async move { Ok(self.device().discard(extent).await?) }
-    }
+    fn discard(&self, extent: Extent) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Which bytes from `extent.offset` on have contents, as lengths; the others read as zeros. It may end early, but tells
     /// about one byte at least.
@@ -100,10 +85,32 @@ pub trait ServedDevice: Clone + 'static {
 }
 
 impl<D: Device> ServedDevice for Rc<D> {
-    type Device = D;
+    fn size_bytes(&self) -> u64 {
+        self.geometry().size_bytes
+    }
 
-    fn device(&self) -> &D {
-        self
+    fn unit_bytes(&self) -> u32 {
+        self.geometry().sector_bytes
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), RequestError> {
+        Ok(D::read(self, offset, into).await?)
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), RequestError> {
+        Ok(D::write(self, offset, bytes, durability).await?)
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), RequestError> {
+        Ok(D::flush(self, scope).await?)
+    }
+
+    async fn write_zeroes(&self, extent: Extent) -> Result<(), RequestError> {
+        Ok(D::write_zeroes(self, extent, Durability::Buffered).await?)
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), RequestError> {
+        Ok(D::discard(self, extent).await?)
     }
 }
 
@@ -115,19 +122,17 @@ fn explained<E: Env, A: Arena, H: PageStore, L: JournalStore>(
 }
 
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> ServedDevice for Volume<E, A, H, L> {
-    type Device = Self;
-
-    fn device(&self) -> &Self {
-        self
-    }
-
-    fn description(&self) -> &str {
-        "evenkeel volume"
+    fn size_bytes(&self) -> u64 {
+        Self::size_bytes(self)
     }
 
     /// It takes any range of bytes.
     fn unit_bytes(&self) -> u32 {
         1
+    }
+
+    fn description(&self) -> &str {
+        "evenkeel volume"
     }
 
     fn atomic_max_bytes(&self) -> u64 {

@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use evenkeel_engine::env::Env;
 
+use super::term::Term;
 use crate::allocator::give_back_what_is_free;
 use crate::conditions::memory::Memory;
 use crate::event_loop::Loop;
@@ -110,11 +111,11 @@ fn all() -> MutexGuard<'static, u64> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on the memory for pages of this volume follows what is free.
-pub(super) fn follow(event_loop: &Loop, volume: &LocalVolume) {
+/// For this term the memory for pages of its volume follows what is free.
+pub(super) fn follow(event_loop: &Loop, term: &Term, volume: &LocalVolume) {
     let (env, volume) = (event_loop.clone(), volume.clone());
     let least_bytes = volume.cached_pages_max() as u64 * PAGE_BYTES;
-    event_loop.spawn(async move {
+    term.spawn(async move {
         let mut share = Share::of(least_bytes);
         loop {
             env.sleep(LOOK_NS).await;

@@ -9,6 +9,7 @@ use evenkeel_engine::volume::{ScrubMode, ScrubReport};
 
 use super::events::watch::{Watcher, named};
 use super::events::{About, Kind};
+use super::term::Term;
 use crate::event_loop::Loop;
 use crate::volume::LocalVolume;
 use crate::volume::mirror::Mirror;
@@ -92,9 +93,10 @@ pub(super) struct Maintenance {
 }
 
 impl Maintenance {
-    /// Begins the maintenance of a mirror, for as long as the loop runs.
+    /// Begins the maintenance of a mirror, for this term.
     pub(super) fn begin(
         event_loop: &Loop,
+        term: &Term,
         volume: &LocalVolume,
         mirror: &Mirror,
         scrub: ScrubOptions,
@@ -103,7 +105,7 @@ impl Maintenance {
         let maintenance = Self::default();
         let (slow, env, mirror) = (Rc::clone(&maintenance.slow), event_loop.clone(), mirror.clone());
         let looking = watcher.clone();
-        event_loop.spawn(async move {
+        term.spawn(async move {
             loop {
                 env.sleep(LOOK_NS).await;
                 let (now_ns, members) = (env.now_ns(), mirror.ring.members());
@@ -115,7 +117,7 @@ impl Maintenance {
             let (scrubbed, env, volume) =
                 (Rc::clone(&maintenance.scrubbed), event_loop.clone(), volume.clone());
             let watcher = watcher.clone();
-            event_loop.spawn(async move {
+            term.spawn(async move {
                 let every_ns = (every_s * 1e9) as u64;
                 env.sleep((every_ns as f64 * FIRST_SHARE) as u64).await;
                 loop {

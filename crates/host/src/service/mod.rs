@@ -8,7 +8,8 @@
 //! counters     those of the engine, in that document; latencies of requests; recent what was done between two documents
 //! metrics      the same for Prometheus, of one moment (scrape)
 //! http         both, and a page, over HTTP, in a thread of its own
-//! control      orders to replace a member or to grow, over another socket
+//! term         the time of one opening of the volume, and what is done for it
+//! control      orders to replace a member, to grow or to convert, over another socket; conversion carries the latter out
 //! events       what an operator should hear of: lines, counts, and what is wrong now
 //! cache_size   how much memory pages take, where that follows what is free
 //! maintenance  of a mirror: scrubs, and members that are slow
@@ -23,9 +24,11 @@
 //! 3. Where files had been removed while they were served, without which the volume is not whole, its end is an error.
 //! 4. Several volumes can be served by one process, a thread each; each is then told of signals for itself.
 //! 5. One connection's end, or a client that cannot be accepted, ends nothing else.
+//! 6. A volume that is converted gets a new term, of the volume as it is opened then. Clients stay connected meanwhile.
 
 mod cache_size;
 pub mod control;
+mod conversion;
 mod counters;
 pub mod events;
 pub mod http;
@@ -42,7 +45,9 @@ pub mod salvage;
 mod samples;
 mod scrape;
 pub mod status;
+mod term;
 
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -52,12 +57,15 @@ use signal_hook::consts::SIGHUP;
 
 use crate::event_loop::{Loop, Signals, race};
 use crate::front::{Front, FrontSetup};
-use crate::net::{ByteStream, Listener, Place, SocketAccess};
+use crate::net::{ByteStream, Listener, Place, SocketAccess, SocketFile};
 use crate::path_error::PathError;
 use crate::remedy::Advise;
 use crate::stop_signals::STOP_SIGNALS;
-use crate::volume::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
+use crate::volume::convert_served::Converter;
+use crate::volume::switched::SwitchedVolume;
+use crate::volume::{LockedVolume, OpenVolume, RunOptions, VolumeError};
 
+use conversion::Conversions;
 use events::watch::{CopyCommand, Watcher};
 use events::{About, Kind, Reporter};
 use http::HttpOptions;
@@ -65,6 +73,8 @@ use listen::Listeners;
 use maintenance::Maintenance;
 pub use maintenance::ScrubOptions;
 use opening::Opening;
+use status::SharedWatched;
+use term::Term;
 
 /// How long to wait after a connection could not be accepted: descriptors may be short.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
@@ -155,13 +165,13 @@ pub enum Event<'a> {
 pub async fn run(
     event_loop: &Loop,
     folder: &Path,
-    setup: impl FrontSetup<LocalVolume>,
-    options: Options,
+    setup: impl FrontSetup<SwitchedVolume>,
+    mut options: Options,
     tell: impl Fn(Event<'_>) + 'static,
 ) -> Result<Ended, VolumeError> {
     let cannot_listen = |error| PathError::new(folder, "cannot listen for signals", error);
     let is_alone = options.signals.is_none();
-    let signals = match options.signals {
+    let signals = match options.signals.take() {
         None => event_loop.signals(&STOP_SIGNALS),
         Some(pipe) => event_loop.passed_on_signals(pipe),
     };
@@ -170,7 +180,7 @@ pub async fn run(
     let locked = LockedVolume::lock(folder)?;
     let listeners = {
         let (metrics, http) = (options.metrics.as_deref(), options.http.as_ref());
-        Listeners::take(event_loop, &locked, options.clients, options.access, metrics, http)?
+        Listeners::take(event_loop, &locked, mem::take(&mut options.clients), options.access, metrics, http)?
     };
     reporter.report(
         Kind::Starting,
@@ -193,7 +203,7 @@ pub async fn run(
         opening.into_iter().for_each(Opening::stay);
         return Ok(Ended::BeforeServing);
     };
-    let open = open?;
+    let mut open = open?;
     drop(opening);
 
     let copy = places.iter().flatten().next().and_then(|at| {
@@ -201,11 +211,18 @@ pub async fn run(
             Place::Unix(path) => Some(path.clone()),
             Place::Tcp(_) => None,
         };
-        Some(CopyCommand { command: setup.copy_command(at)?, socket })
+        Some(Rc::new(CopyCommand { command: setup.copy_command(at)?, socket }))
     });
-    let watcher = Watcher::begin(event_loop, &open, reporter.clone(), copy, listeners.files());
+    let sockets: Rc<[SocketFile]> = listeners.files().into();
+    let watch = |term: &Term, open: &OpenVolume| {
+        let (reporter, copy, sockets) = (reporter.clone(), copy.clone(), Rc::clone(&sockets));
+        Watcher::begin(event_loop, term, open, reporter, copy, sockets)
+    };
+    let mut term = Term::begin(event_loop);
+    let mut watcher = watch(&term, &open);
+    let switched = SwitchedVolume::new(open.volume.clone());
     let begun =
-        race(async { Some(setup.begin(event_loop, open.volume.clone(), options.read_only).await) }, async {
+        race(async { Some(setup.begin(event_loop, switched.clone(), options.read_only).await) }, async {
             let _came = signals.next().await;
             None
         });
@@ -225,28 +242,25 @@ pub async fn run(
     for listener in listeners.clients {
         listen::accept(event_loop, listener, front.clone(), reporter.clone());
     }
-    let workers =
-        control::Workers { replacer: open.replacer(), grower: open.grower(), advise: options.advise };
-    control::serve(event_loop, listeners.control, workers);
-    if options.cache_follows_memory {
-        cache_size::follow(event_loop, &open.volume);
-    }
-    let maintenance = maintain(event_loop, &open, options.scrub, &watcher);
-    if let (true, Some(mirror), Some(replacer)) = (options.rejoins, open.mirror(), open.replacer()) {
-        rejoin::begin(event_loop, mirror, replacer, &watcher);
-    }
-    let watched = status::Watched::new(
-        event_loop,
-        &open,
-        front.clone(),
-        options.read_only,
-        maintenance,
-        watcher.clone(),
-    );
-    let watched = Rc::new(watched);
-    serve_status(event_loop, listeners.status, Rc::clone(&watched));
+    let conversions = Conversions::default();
+    let workers = |open: &OpenVolume| {
+        let keeps_it = options.read_only || options.open.keeps_writes;
+        let converter = (!keeps_it).then(|| Converter::new(event_loop, open, &switched, options.open));
+        let (replacer, grower) = (open.replacer(), open.grower());
+        control::Workers { replacer, grower, converter, advise: options.advise }
+    };
+    let desk = control::Desk::new(event_loop, workers(&open), &conversions, &reporter);
+    control::serve(event_loop, listeners.control, &desk);
+    let work = |term: &Term, open: &OpenVolume, watcher: &Watcher| {
+        let what = Work { term, open, watcher, options: &options };
+        let maintenance = what.begin(event_loop);
+        let (front, watcher) = (front.clone(), watcher.clone());
+        status::Watched::new(event_loop, open, front, options.read_only, maintenance, watcher)
+    };
+    let watched = SharedWatched::new(work(&term, &open, &watcher));
+    serve_status(event_loop, listeners.status, watched.clone());
     let sites = listeners.metrics.into_iter().chain(listeners.http).collect();
-    let begun = http::serve(event_loop, sites, watched, options.advise);
+    let begun = http::serve(event_loop, sites, watched.clone(), options.advise);
     let _answers_until_the_end = match begun {
         Ok(server) => server,
         Err(error) => {
@@ -257,10 +271,46 @@ pub async fn run(
     let ready = format!("ready: clients may connect to this volume of layout {}", open.description().layout);
     reporter.report(Kind::Ready, &About::default(), ready);
     tell(Event::Ready { volume: &open, places, metrics, http });
-    race(front.ended(), async {
-        let _came = signals.next().await;
-    })
-    .await;
+    loop {
+        let ends = race(front.ended(), async {
+            let _came = signals.next().await;
+        });
+        let is_over = race(
+            async {
+                ends.await;
+                true
+            },
+            async {
+                conversions.next().await;
+                false
+            },
+        );
+        let is_over = is_over.await;
+        if is_over {
+            conversions.stop().await;
+        }
+        let go_on = async |next: OpenVolume| {
+            term.end();
+            (term, watcher) = {
+                let term = Term::begin(event_loop);
+                let watcher = watch(&term, &next);
+                (term, watcher)
+            };
+            desk.put(workers(&next));
+            watched.put(work(&term, &next, &watcher));
+            let converted = format!("converted: layout {} from now on", next.description().layout);
+            reporter.report(Kind::ConversionEnded, &About::default(), converted);
+            let before = mem::replace(&mut open, next);
+            if let Err(error) = before.close().await {
+                let why = format!("the members that it had were not closed in order: {error}");
+                reporter.report(Kind::FormerNotClosed, &About::default(), why);
+            }
+        };
+        conversions.take(go_on).await;
+        if is_over {
+            break;
+        }
+    }
     let stopping = "stopping: what is acknowledged is made durable (a second signal ends at once)";
     reporter.report(Kind::Stopping, &About::default(), stopping);
     watcher.look_at_lengths();
@@ -278,11 +328,27 @@ pub async fn run(
     Ok(Ended::Closed)
 }
 
-/// Begins the maintenance of a mirror, if the volume is one.
-fn maintain(event_loop: &Loop, open: &OpenVolume, scrub: ScrubOptions, watcher: &Watcher) -> Maintenance {
-    open.mirror().map_or_else(Maintenance::default, |mirror| {
-        Maintenance::begin(event_loop, &open.volume, mirror, scrub, watcher)
-    })
+/// What is done for an open volume for as long as its term lasts.
+struct Work<'a> {
+    term: &'a Term,
+    open: &'a OpenVolume,
+    watcher: &'a Watcher,
+    options: &'a Options,
+}
+
+impl Work<'_> {
+    /// Begins it; answers the maintenance of a mirror, if the volume is one.
+    fn begin(&self, event_loop: &Loop) -> Maintenance {
+        let Self { term, open, watcher, options } = *self;
+        if options.cache_follows_memory {
+            cache_size::follow(event_loop, term, &open.volume);
+        }
+        let Some(mirror) = open.mirror() else { return Maintenance::default() };
+        if let (true, Some(replacer)) = (options.rejoins, open.replacer()) {
+            rejoin::begin(event_loop, term, mirror, replacer, watcher);
+        }
+        Maintenance::begin(event_loop, term, &open.volume, mirror, options.scrub, watcher)
+    }
 }
 
 /// Closes the volume, unless a second signal comes before: whether it is closed.
@@ -304,7 +370,7 @@ async fn stop(signals: &Signals, front: &impl Front, open: OpenVolume) -> Result
     }
 }
 
-fn serve_status(event_loop: &Loop, listener: Listener, watched: Rc<status::Watched>) {
+fn serve_status(event_loop: &Loop, listener: Listener, watched: SharedWatched) {
     let env = event_loop.clone();
     event_loop.spawn(async move {
         loop {
@@ -312,7 +378,7 @@ fn serve_status(event_loop: &Loop, listener: Listener, watched: Rc<status::Watch
                 env.sleep(ACCEPT_AGAIN_NS).await;
                 continue;
             };
-            let document = watched.document().to_json().into_bytes();
+            let document = watched.now().document().to_json().into_bytes();
             let limit = env.clone();
             env.spawn(async move {
                 let write = async {

@@ -10,6 +10,7 @@ use evenkeel_engine::env::Env;
 
 use super::events::Kind;
 use super::events::watch::Watcher;
+use super::term::Term;
 use crate::event_loop::Loop;
 use crate::volume::mirror::{Mirror, NotTaken};
 use crate::volume::replace::Replacer;
@@ -23,13 +24,13 @@ const QUIET_MIN_NS: u64 = 1_000_000_000;
 /// How long it is left alone at most.
 const QUIET_MAX_NS: u64 = 60_000_000_000;
 
-/// Takes members back that answer again, for as long as the server goes on.
-pub(super) fn begin(event_loop: &Loop, mirror: &Mirror, replacer: Replacer, watcher: &Watcher) {
+/// Takes members back that answer again, for this term.
+pub(super) fn begin(event_loop: &Loop, term: &Term, mirror: &Mirror, replacer: Replacer, watcher: &Watcher) {
     let (env, mirror, watcher) = (event_loop.clone(), mirror.clone(), watcher.clone());
     let places = mirror.ring.members().len();
     let mut quiets = vec![Quiet::default(); places];
     let mut told: Vec<Option<String>> = vec![None; places];
-    event_loop.spawn(async move {
+    term.spawn(async move {
         loop {
             env.sleep(LOOK_NS).await;
             for place in 0..places {

@@ -1,5 +1,6 @@
 //! What a served volume does, as one document.
 
+use std::cell::RefCell;
 use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
@@ -512,5 +513,21 @@ fn places<'a>(places: impl Iterator<Item = &'a Place>) -> String {
     places.map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Shared by those who tell.
-pub(crate) type SharedWatched = Rc<Watched>;
+/// What is watched now, shared by those who tell. A clone is another handle to the same.
+#[derive(Clone)]
+pub(crate) struct SharedWatched(Rc<RefCell<Rc<Watched>>>);
+
+impl SharedWatched {
+    pub(super) fn new(watched: Watched) -> Self {
+        Self(Rc::new(RefCell::new(Rc::new(watched))))
+    }
+
+    pub(super) fn now(&self) -> Rc<Watched> {
+        Rc::clone(&self.0.borrow())
+    }
+
+    /// That is what is watched from now on.
+    pub(super) fn put(&self, watched: Watched) {
+        self.0.replace(Rc::new(watched));
+    }
+}

@@ -18,7 +18,9 @@
 //! 3. Nothing that exists is overwritten unless it was named for it ([`create`]).
 
 pub mod arenas;
+mod changed_pages;
 pub mod convert;
+pub(crate) mod convert_served;
 pub mod create;
 mod described;
 pub mod description;
@@ -43,6 +45,7 @@ pub mod replace;
 pub mod rescue;
 pub mod salvage;
 pub mod slot;
+pub mod switched;
 pub mod tuned;
 
 use std::io;
@@ -372,7 +375,7 @@ impl std::fmt::Debug for OpenVolume {
 
 /// A volume that nobody else opens, and of which nothing was written yet.
 #[derive(Debug)]
-pub struct LockedVolume(Described);
+pub struct LockedVolume(Rc<Described>);
 
 impl LockedVolume {
     /// Keeps every other process from opening the volume in `folder`.
@@ -381,7 +384,7 @@ impl LockedVolume {
     ///
     /// [`VolumeError::InUse`]; where no volume is there.
     pub fn lock(folder: &Path) -> Result<Self, VolumeError> {
-        Described::lock(folder).map(Self)
+        Described::lock(folder).map(|described| Self(Rc::new(described)))
     }
 
     /// Where it is.
@@ -428,7 +431,7 @@ impl LockedVolume {
         options: RunOptions,
         may: impl AsyncFnOnce(&Below, &Identity) -> Result<(), VolumeError>,
     ) -> Result<OpenVolume, VolumeError> {
-        let described = Rc::new(self.0);
+        let described = self.0;
         let (folder, description) = (described.folder(), described.description());
         check_buffer(folder, &description)?;
         let devices = Devices::open(event_loop, folder, &description, &options).await?;
@@ -587,6 +590,16 @@ impl OpenVolume {
     pub fn abandon(self) {
         if let Some(path) = self.arena_path.filter(|_| self.volume.occupancy().buffer_used_bytes == 0) {
             let _an_empty_arena_may_stay = std::fs::remove_file(path);
+        }
+    }
+
+    /// Gives up what nobody is to have: what is in memory of it goes, too.
+    fn forget(self) {
+        if let Below::Mirror(mirror) = &*self.below {
+            mirror.stop();
+        }
+        if let Some(path) = self.arena_path {
+            let _gone_already_is_fine = std::fs::remove_file(path);
         }
     }
 

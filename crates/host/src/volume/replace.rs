@@ -13,6 +13,7 @@
 //! 6. One at a time looks and does it ([`Replacing`]), and a server does one at a time: the others are told, and have
 //!    overwritten nothing.
 
+use std::fmt::Display;
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
@@ -45,7 +46,7 @@ use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::remedy::Remedy;
 
-/// The right to replace something of a volume, which one process has at a time: what another makes or overwrites meanwhile
+/// The right to replace something of a volume or to convert it, which one process has at a time: what another makes or overwrites meanwhile
 /// would be for nothing.
 #[derive(Debug)]
 pub struct Replacing {
@@ -53,17 +54,17 @@ pub struct Replacing {
 }
 
 impl Replacing {
-    /// Takes the lock, where there is such a folder.
+    /// Takes the lock, where there is such a folder. `again` is what to do once another one has ended.
     ///
     /// # Errors
     ///
     /// [`VolumeError::Refused`] while another process has it; that of the system where it cannot be told.
-    pub fn begin(folder: &Path, old: &Place) -> Result<Self, VolumeError> {
+    pub fn begin(folder: &Path, again: impl Display) -> Result<Self, VolumeError> {
         let Ok(file) = File::open(folder) else { return Ok(Self { _lock: None }) };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _lock: Some(file) }),
             Err(rustix::io::Errno::WOULDBLOCK) => refused(format!(
-                "{}: another replacement is at work there; replace {old} once that has ended",
+                "{}: another replacement or conversion is at work there; {again} once that has ended",
                 folder.display()
             )),
             Err(error) => Err(PathError::new(folder, "cannot lock", error.into()).into()),

@@ -81,6 +81,14 @@ kinds! {
     Stopping = "stopping", INFO;
     /// Everything is durable and home.
     Stopped = "stopped", INFO;
+    /// It is copied to other members, as somebody ordered.
+    ConversionBegun = "conversion-begun", INFO;
+    /// It has these members from now on.
+    ConversionEnded = "conversion-ended", INFO;
+    /// It keeps the members that it has.
+    ConversionFailed = "conversion-failed", WARN;
+    /// The members that it had before could not be closed in order: nothing of it needs them.
+    FormerNotClosed = "former-not-closed", WARN;
     /// The volume takes no writes any more.
     ReadOnly = "read-only", ERROR;
     /// A member takes part no more.

@@ -24,6 +24,7 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::layout::mirror::log_devices::LogDeviceState;
 use evenkeel_engine::ring::MemberState;
 
+use super::super::term::Term;
 use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
 use crate::net::SocketFile;
@@ -96,6 +97,7 @@ pub(in crate::service) struct CopyCommand {
 pub(in crate::service) struct Watcher {
     pub(in crate::service) reporter: Reporter,
     event_loop: Loop,
+    term: Term,
     volume: LocalVolume,
     mirror: Option<Mirror>,
     held: Rc<Held>,
@@ -114,18 +116,20 @@ pub(in crate::service) struct Watcher {
 }
 
 impl Watcher {
-    /// Tells what the opening came to, and watches from here on, for as long as the loop runs.
+    /// Tells what the opening came to, and watches from here on, for this term.
     /// `copy` is how a user copies the volume to a file.
     pub(in crate::service) fn begin(
         event_loop: &Loop,
+        term: &Term,
         open: &OpenVolume,
         reporter: Reporter,
-        copy: Option<CopyCommand>,
-        sockets: Vec<SocketFile>,
+        copy: Option<Rc<CopyCommand>>,
+        sockets: Rc<[SocketFile]>,
     ) -> Self {
         let watcher = Self {
             reporter,
             event_loop: event_loop.clone(),
+            term: term.clone(),
             volume: open.volume.clone(),
             mirror: open.mirror().cloned(),
             held: Rc::new(open.held()),
@@ -133,8 +137,8 @@ impl Watcher {
             arena: arena_of(open),
             folder: open.folder().to_owned(),
             base: std::env::current_dir().unwrap_or_default(),
-            copy: copy.map(Rc::new),
-            sockets: sockets.into(),
+            copy,
+            sockets,
             began_ns: event_loop.now_ns(),
             seen: Rc::default(),
         };
@@ -145,7 +149,7 @@ impl Watcher {
             mirror.logs.events().into_iter().for_each(|events| watcher.watch_events(events));
         }
         let looking = watcher.clone();
-        event_loop.spawn(async move {
+        term.spawn(async move {
             loop {
                 looking.event_loop.sleep(LOOK_NS).await;
                 looking.look();
@@ -192,7 +196,7 @@ impl Watcher {
 
     fn watch_events(&self, events: Rc<Events>) {
         let watcher = self.clone();
-        self.event_loop.spawn(async move {
+        self.term.spawn(async move {
             loop {
                 let event = events.next().await;
                 watcher.handle_event(event);

@@ -148,7 +148,7 @@ pub(super) fn serve(
     let server = Server { exchange: Arc::clone(&exchange), thread: Some(thread) };
     begins.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))?;
     let env = event_loop.clone();
-    event_loop.spawn(async move { exchange.give(&env, || Scrape::of(&watched)).await });
+    event_loop.spawn(async move { exchange.give(&env, || Scrape::of(&watched.now())).await });
     Ok(Some(server))
 }
 

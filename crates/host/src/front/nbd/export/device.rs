@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
+use evenkeel_engine::device::{Durability, Extent, FlushScope};
 
 use super::{BlockSizes, Export};
 use crate::front::device::{RequestError, ServedDevice};
@@ -61,7 +61,7 @@ impl<D: ServedDevice> DeviceExport<D> {
 
 impl<D: ServedDevice> Export for DeviceExport<D> {
     fn size_bytes(&self) -> u64 {
-        self.device.device().geometry().size_bytes
+        self.device.size_bytes()
     }
 
     fn name(&self) -> &str {

@@ -222,7 +222,7 @@ impl Watcher {
     /// Looks where the paths lead, for as long as the loop runs.
     pub(super) fn watch_paths(&self) {
         let watcher = self.clone();
-        self.event_loop.spawn(async move {
+        self.term.spawn(async move {
             loop {
                 watcher.event_loop.sleep(LOOK_NS).await;
                 watcher.look_at_paths().await;

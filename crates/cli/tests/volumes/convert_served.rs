@@ -1,0 +1,209 @@
+//! A volume that gets another layout while clients use it: what they wrote is there, whatever becomes of the conversion.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Child, Command};
+
+use evenkeel_host::event_loop::{Backend, EventLoop};
+
+use crate::support::load::{Load, contents, read_all, write};
+use crate::support::served::{Server, Volume, arenas_of, noise, patiently};
+use crate::support::{Ran, Scene, says};
+
+const FLAGS: &str = "--size 8m --log-size 4m --buffer 1m";
+const SIZE: usize = 8 << 20;
+
+/// Of which the copy takes long: all of its pages are looked at, though none has contents.
+const LARGE: &str = "--size 2t --sparse --log-size 16m --buffer 1m";
+
+/// Files that the process holds open.
+fn open_files(server: &Server) -> BTreeSet<String> {
+    let entries = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
+    let targets = entries.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    targets.map(|target| target.display().to_string()).filter(|target| target.contains("/disk/")).collect()
+}
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn ended(line: &str, child: Child) -> Ran {
+    Ran::of(line, child.wait_with_output().unwrap())
+}
+
+fn piped(mut command: Command) -> Child {
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until the new members of a conversion are made, which the server copies to from then on.
+fn until_copied_to(scene: &Scene) {
+    patiently("the new members", || {
+        let made = scene.names("disk").into_iter().find(|name| name.starts_with(".evenkeel-convert-"))?;
+        scene.path("disk").join(made).join("volume.toml").exists().then_some(())
+    });
+    patiently("a conversion under way", || {
+        let line = scene.refused("grow disk --size 3t --dry-run");
+        line.contains("being converted").then_some(())
+    });
+}
+
+#[test]
+fn under_load_a_volume_goes_through_all_layouts_and_holds_what_its_clients_wrote() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let first_arenas = arenas_of(&volume.folder());
+    let load = Load::new(SIZE, 1);
+    let mut server = volume.serve("");
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    load.run(&event_loop, &volume.socket(), |env| {
+        let (load, server, scene, volume) = (load.clone(), &mut server, &scene, &volume);
+        async move {
+            load.goes_on(&env, 300).await;
+            for (line, layout, not_needed) in [
+                ("--layout mirror --log-size 8m", "mirror", ["home", "log"]),
+                ("--layout rs:2+1 --shard 8k --log-size 8m --log l0 --log l1 --member m0 --member m1 --member m2", "rs:2+1", ["member-1", "log-1"]),
+                ("--layout single --log-size 4m --member single --log single-log", "single", ["m0", "l0"]),
+            ] {
+                let command = scene.command(&format!("convert disk {line}"));
+                let ran = env.blocking(move || Ran::of(line, piped(command).wait_with_output().unwrap()));
+                let ran = ran.await.unwrap();
+                assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+                says(&ran.stdout, &[&format!("layout {layout} from now on"), "next: evenkeel check disk"]);
+                assert_eq!(server.status().volume.layout, layout);
+                for name in not_needed {
+                    assert!(!open_files(server).iter().any(|path| path.ends_with(name)), "{name} is still open");
+                    let path = [format!("disk/{name}"), name.to_owned()].map(|name| scene.path(&name));
+                    path.iter().filter(|path| path.exists()).for_each(|path| fs::remove_file(path).unwrap());
+                }
+                assert_eq!(arenas_of(&volume.folder()).len(), 1);
+                load.goes_on(&env, 500).await;
+            }
+            server.kill();
+        }
+    });
+    assert!(load.refusals.borrow().is_empty(), "{:?}", load.refusals.borrow());
+    let server = volume.serve("");
+    load.judge_after_kill(&volume);
+    server.stop();
+    says(&scene.done("check disk").stdout, &["0 damaged"]);
+    assert!(first_arenas.iter().all(|arena| !arena.exists()));
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_converts_loses_nothing() {
+    // Later and later: while files are made, while all is copied, at the switch, and after it.
+    let seeds = std::env::var("SEEDS").map_or(8, |text| text.parse().unwrap());
+    for seed in 0..seeds {
+        let scene = Scene::new();
+        let volume = Volume::create(&scene, FLAGS);
+        let load = Load::new(SIZE, seed);
+        let mut server = volume.serve("");
+        let event_loop = EventLoop::new(Backend::Auto).unwrap();
+        load.run(&event_loop, &volume.socket(), |env| {
+            let (load, server, scene) = (load.clone(), &mut server, &scene);
+            async move {
+                load.goes_on(&env, 200).await;
+                let converting = piped(scene.command("convert disk --layout mirror --log-size 8m"));
+                patiently("its beginning", || {
+                    let names = scene.names("disk");
+                    names.iter().any(|name| name.starts_with(".evenkeel-convert-")).then_some(())
+                });
+                load.goes_on(&env, 200 * (seed % 40) + 1).await;
+                server.kill();
+                let ran = ended("convert", converting);
+                assert!(matches!(ran.code, Some(0 | 2)), "{ran:?}");
+            }
+        });
+        assert!(load.refusals.borrow().is_empty(), "{:?}", load.refusals.borrow());
+        let server = volume.serve("");
+        assert!(["single", "mirror"].contains(&server.status().volume.layout.as_str()));
+        load.judge_after_kill(&volume);
+        server.stop();
+        says(&scene.done("check disk").stdout, &["0 damaged"]);
+    }
+}
+
+#[test]
+fn a_cut_after_the_switch_keeps_what_was_flushed_before_it() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut server = volume.serve("");
+    let bytes = noise(3, SIZE);
+    write(&volume.socket(), 0, &bytes);
+    scene.done("convert disk --layout mirror --log-size 8m");
+    assert!(contents(&volume.socket()) == bytes);
+    server.kill();
+    // The memory of the machine goes with it: what is left is what the drives have.
+    for arena in arenas_of(&volume.folder()) {
+        fs::remove_file(arena).unwrap();
+    }
+    volume.expect_contents("", &bytes);
+}
+
+#[test]
+fn a_conversion_that_is_given_up_leaves_the_volume_served_as_it_was() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, LARGE);
+    let server = volume.serve("");
+    let bytes = noise(4, 1 << 20);
+    write(&volume.socket(), 0, &bytes);
+    let before = (scene.names("disk"), scene.text("disk/volume.toml"));
+    let line = "convert disk --layout mirror --sparse --log-size 16m";
+    let converting = piped(scene.command(line));
+    until_copied_to(&scene);
+    says(&scene.refused(line), &["another replacement or conversion is at work there"]);
+    interrupt(&converting);
+    let ran = ended(line, converting);
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    says(&ran.stderr, &["interrupted; nothing was left behind"]);
+    assert_eq!((scene.names("disk"), scene.text("disk/volume.toml")), before);
+    assert_eq!(arenas_of(&volume.folder()).len(), 1);
+    // It grows again, and is as it was.
+    says(&scene.done("grow disk --size 3t --dry-run").stdout, &["would grow from 2 TiB to 3 TiB"]);
+    assert_eq!(server.status().volume.layout, "single");
+    server.stop();
+    assert_eq!(scene.text("disk/volume.toml"), before.1);
+}
+
+#[test]
+fn a_stop_ends_a_conversion_and_whoever_ordered_it_is_told() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, LARGE);
+    let server = volume.serve("");
+    let names = scene.names("disk");
+    let line = "convert disk --layout mirror --sparse --log-size 16m";
+    let converting = piped(scene.command(line));
+    until_copied_to(&scene);
+    server.stop();
+    let ran = ended(line, converting);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    says(&ran.stderr, &["the conversion was given up, and the volume is what it was"]);
+    let is_file = |name: &String| !name.ends_with(".sock");
+    let files = |names: BTreeSet<String>| names.into_iter().filter(is_file).collect::<BTreeSet<_>>();
+    assert_eq!(files(scene.names("disk")), files(names));
+}
+
+#[test]
+fn what_cannot_take_its_place_is_refused_and_goes() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let bytes = noise(5, SIZE);
+    let server = volume.serve("");
+    write(&volume.socket(), 0, &bytes);
+    let names = scene.names("disk");
+    says(&scene.refused("convert disk --layout single"), &["disk/home", "--destroy"]);
+    let over_itself = "convert disk --layout single --member disk/home --log new --destroy disk/home";
+    says(&scene.refused(over_itself), &["disk/home"]);
+    says(
+        &scene.done("convert disk --layout mirror --log-size 8m --dry-run").stdout,
+        &["would copy to a disk of 8 MiB in disk", "would stay as they are"],
+    );
+    assert_eq!(scene.names("disk"), names);
+    server.stop();
+    let server = volume.serve("--read-only");
+    says(&scene.refused("convert disk --layout mirror --log-size 8m"), &["nothing of it changes"]);
+    let found = read_all(&EventLoop::new(Backend::Auto).unwrap(), &volume.socket());
+    assert!(found == bytes);
+    server.stop();
+}

@@ -1,0 +1,284 @@
+//! A volume that is served becomes one of another layout: copied while its clients go on, and switched between two requests.
+//!
+//! ```text
+//!   clients ──► old members ─ copied ─► new members       what changes meanwhile is marked, and copied again
+//!   held        the last changed pages; the new members closed, described, opened again
+//!   clients ──────────────────────────► new members       the old members are closed, and stay
+//! ```
+//!
+//! 1. Until the description names the new members, durably, the volume is what it was: whoever gives up, an error or a kill leaves
+//!    it so. All that was acknowledged by then is on the new members, and home.
+//! 2. Clients are held while a bounded number of pages is copied ([`LAST_MAX`]), and the new members are closed and opened. While
+//!    much is marked, they write half as fast as it is copied: so it comes to its end, however fast they write.
+//! 3. Once begun, the switch comes to its end, whoever waits for it.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Durability, Extent};
+use evenkeel_engine::error::Error;
+use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::ring::{Policy, RingOptions};
+
+use super::convert::{NewVolume, PIECE_PAGES, PREFIX, moved};
+use super::described::Described;
+use super::description::Description;
+use super::switched::{Hold, SwitchedVolume, Tracking};
+use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
+use crate::event_loop::Loop;
+use crate::path_error::PathError;
+use crate::scratch::settle_folder;
+use crate::wait::yield_now;
+
+/// Marks that are left for the time when clients are held.
+const LAST_MAX: u64 = 256;
+
+/// Bytes that are copied at once.
+const PIECE_BYTES: u64 = PIECE_PAGES * PAGE_BYTES;
+
+/// How far a copy is, to be looked at meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// What is being done.
+    pub(crate) doing: Cell<&'static str>,
+    /// Bytes of it that are done, and all of them.
+    pub(crate) done_bytes: Cell<u64>,
+    pub(crate) all_bytes: Cell<u64>,
+}
+
+impl Progress {
+    fn is_at(&self, doing: &'static str, done_bytes: u64, all_bytes: u64) {
+        self.doing.set(doing);
+        self.done_bytes.set(done_bytes);
+        self.all_bytes.set(all_bytes);
+    }
+}
+
+/// Converts a served volume.
+#[derive(Clone)]
+pub(crate) struct Converter {
+    event_loop: Loop,
+    switched: SwitchedVolume,
+    described: Rc<Described>,
+    run: RunOptions,
+}
+
+/// All but what changed of late is copied.
+pub(crate) struct Copied {
+    converter: Converter,
+    tracking: Tracking,
+    new: NewVolume,
+    /// Pages with contents that were copied.
+    pages: u64,
+}
+
+/// What came of a conversion.
+pub(crate) struct Switched {
+    /// The volume that is served from now on.
+    pub(crate) open: OpenVolume,
+    pub(crate) pages: u64,
+}
+
+fn refused<T>(why: String) -> Result<T, VolumeError> {
+    Err(VolumeError::Refused(why))
+}
+
+impl Converter {
+    /// Of the open volume behind `switched`; what takes its place is run as `run` says.
+    pub(crate) fn new(
+        event_loop: &Loop,
+        open: &OpenVolume,
+        switched: &SwitchedVolume,
+        run: RunOptions,
+    ) -> Self {
+        let (event_loop, switched) = (event_loop.clone(), switched.clone());
+        Self { event_loop, switched, described: open.described(), run }
+    }
+
+    /// Copies all of it to the members that are described in `from`, a folder in the volume's. Dropped, it leaves the volume as it
+    /// was.
+    ///
+    /// # Errors
+    ///
+    /// Where `from` is no place for it, or takes smaller commits; those of the drives.
+    pub(crate) async fn copy(&self, from: &Path, progress: &Progress) -> Result<Copied, VolumeError> {
+        progress.is_at("opening the new members", 0, 1);
+        let (folder, old) = (self.described.folder(), self.switched.now());
+        let from = from.canonicalize().map_err(|error| PathError::new(from, "cannot find", error))?;
+        let inside = folder.canonicalize().map_err(|error| PathError::new(folder, "cannot find", error))?;
+        let name = from.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if from.parent() != Some(&inside) || !name.starts_with(PREFIX) {
+            return refused(format!("{}: no conversion of this volume is prepared there", from.display()));
+        }
+        // Nobody reads there yet, who would be spared by turns.
+        let ring = RingOptions { policy: Policy::Mixed, ..self.run.ring };
+        let run = RunOptions { ring, ..self.run };
+        let new = NewVolume::new(OpenVolume::open(&self.event_loop, &from, run).await?);
+        check_alike(&old, &new.get().volume, self.switched.has_told_limits())?;
+        let tracking = self.switched.track().await;
+        let copying = Copying { old: &old, new: &new.get().volume, tracking: &tracking, progress };
+        let copied = match copying.all().await {
+            Ok(pages) => copying.what_changed().await.map(|()| pages),
+            Err(error) => Err(error),
+        };
+        let pages = copied.map_err(|source| self.engine_error(source))?;
+        Ok(Copied { converter: self.clone(), tracking, new, pages })
+    }
+
+    fn engine_error(&self, source: Error) -> VolumeError {
+        VolumeError::Engine { folder: self.described.folder().to_owned(), source }
+    }
+}
+
+/// That what was made for one volume can take the place of it while requests come.
+fn check_alike(old: &LocalVolume, new: &LocalVolume, is_mounted: bool) -> Result<(), VolumeError> {
+    if new.size_bytes() != old.size_bytes() || new.atomic_max_bytes() != old.atomic_max_bytes() {
+        return refused(
+            "the volume has grown since its new members were made: convert it once more".to_owned(),
+        );
+    }
+    let is_smaller =
+        new.commit_max_bytes() < old.commit_max_bytes() || new.commit_pages_max() < old.commit_pages_max();
+    if is_mounted && is_smaller {
+        let why = "the file system that is mounted makes larger commits than its new log would take; choose a larger \
+                   --log-size, or unmount it first";
+        return refused(why.to_owned());
+    }
+    Ok(())
+}
+
+/// From one volume to the other.
+struct Copying<'a> {
+    old: &'a LocalVolume,
+    new: &'a LocalVolume,
+    tracking: &'a Tracking,
+    progress: &'a Progress,
+}
+
+impl Copying<'_> {
+    /// Copies every page that has contents; answers how many.
+    async fn all(&self) -> Result<u64, Error> {
+        let (size_bytes, mut pages) = (self.old.size_bytes(), 0);
+        let mut offset = 0;
+        while offset < size_bytes {
+            let piece = Extent::new(offset, PIECE_BYTES.min(size_bytes - offset));
+            self.tracking.take_all_of(piece);
+            pages += self.piece(piece, false).await?;
+            offset = piece.end();
+            self.progress.is_at("copying", offset, size_bytes);
+            yield_now().await;
+        }
+        Ok(pages)
+    }
+
+    /// Copies what has changed meanwhile, until little is left, and the new members have it at home.
+    async fn what_changed(&self) -> Result<(), Error> {
+        self.some_that_changed(LAST_MAX).await?;
+        // What comes meanwhile is little.
+        self.new.checkpoint().await?;
+        self.some_that_changed(LAST_MAX).await
+    }
+
+    /// Copies what has changed until no more than so many marks are left: every two that are copied let one come.
+    async fn some_that_changed(&self, left: u64) -> Result<(), Error> {
+        let (mut offset, mut bound) = (0, self.tracking.marked());
+        let all = bound;
+        while self.tracking.marked() > left {
+            let before = self.tracking.marked();
+            let Some(piece) = self.tracking.take(offset, PIECE_BYTES) else { break };
+            bound = bound.saturating_sub(before.saturating_sub(self.tracking.marked()).div_ceil(2));
+            self.tracking.bound(bound.max(left));
+            self.piece(piece, true).await?;
+            offset = piece.end();
+            let left_bytes = self.tracking.marked().min(all) * PAGE_BYTES;
+            self.progress.is_at("copying what changed", all * PAGE_BYTES - left_bytes, all * PAGE_BYTES);
+            yield_now().await;
+        }
+        self.tracking.bound(u64::MAX);
+        Ok(())
+    }
+
+    /// Copies the pages of a piece that have contents; answers how many. Where it was copied `before`, what has none is zeroed.
+    async fn piece(&self, piece: Extent, before: bool) -> Result<u64, Error> {
+        let (mut page, end) = (piece.offset / PAGE_BYTES, piece.end() / PAGE_BYTES);
+        let (mut copied, mut buffer) = (0, Vec::new());
+        while page < end {
+            let (first, has_contents) = (page, self.old.is_allocated(page).await?);
+            page += 1;
+            while page < end
+                && page - first < PIECE_PAGES
+                && self.old.is_allocated(page).await? == has_contents
+            {
+                page += 1;
+            }
+            let run = Extent::new(first * PAGE_BYTES, (page - first) * PAGE_BYTES);
+            if has_contents {
+                buffer.resize(run.len as usize, 0);
+                self.old.read(run.offset, &mut buffer).await?;
+                self.new.write(run.offset, &buffer, Durability::Buffered).await?;
+                copied += page - first;
+            } else if before {
+                self.new.write_zeroes(run, Durability::Buffered).await?;
+            }
+        }
+        Ok(copied)
+    }
+}
+
+impl Copied {
+    /// Has the new members take the place of the old ones. The volume that was served before is for the caller to close. To be run
+    /// to its end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the drives and of the description; then the volume is what it was, and served.
+    pub(crate) async fn take_place(self, progress: &Progress) -> Result<Switched, VolumeError> {
+        let Self { converter, tracking, new, pages } = self;
+        let folder = converter.described.folder().to_owned();
+        progress.is_at("switching", 0, 1);
+        let hold = converter.switched.hold().await;
+        let old = converter.switched.now();
+        let copying = Copying { old: &old, new: &new.get().volume, tracking: &tracking, progress };
+        let copied = copying.some_that_changed(0).await;
+        copied.map_err(|source| converter.engine_error(source))?;
+        drop(tracking);
+        let from = new.get().folder().to_owned();
+        let description = moved(new.get().description(), &from, &folder)?;
+        new.close().await?;
+        fs::remove_dir_all(&from)
+            .and_then(|()| settle_folder(&folder))
+            .map_err(|error| PathError::new(&from, "cannot remove", error))?;
+        let before = converter.described.description();
+        converter.described.change(|now| now.clone_from(&description))?;
+        match converter.open().await {
+            Ok(open) => {
+                hold.switch(open.volume.clone());
+                Ok(Switched { open, pages })
+            }
+            Err(error) => Err(converter.go_back(&before, error, &hold)),
+        }
+    }
+}
+
+impl Converter {
+    /// Opens what the description names by now.
+    async fn open(&self) -> Result<OpenVolume, VolumeError> {
+        LockedVolume(Rc::clone(&self.described)).open(&self.event_loop, self.run).await
+    }
+
+    /// The new members were closed, and cannot be opened: the old ones are what they were, nothing was written since.
+    fn go_back(&self, before: &Description, why: VolumeError, _nothing_is_written: &Hold) -> VolumeError {
+        match self.described.change(|now| now.clone_from(before)) {
+            Ok(()) => why,
+            Err(error) => {
+                let lost = format!(
+                    "volume.toml names members that are not in use, and cannot be corrected: {error}"
+                );
+                self.switched.now().fail(&lost);
+                VolumeError::Undescribed(format!("{why}; {lost}"))
+            }
+        }
+    }
+}
