@@ -13,7 +13,7 @@
 //! ```
 //!
 //! 1. A round is decided by the time between requests, which is what the client gets: waits on either side count.
-//! 2. Looking is chosen where it won [`WINS_MIN`] of [`PAIRS`] pairs by a tenth. Where nothing is gained, the loop sleeps.
+//! 2. Looking is chosen where it won [`WINS_MIN`] of [`PAIRS`] pairs by a twentieth. Where nothing is gained, the loop sleeps.
 //! 3. Of a client's requests, one in sixteen at the most is served the slower way.
 
 use std::mem;
@@ -113,12 +113,12 @@ impl Rounds {
 
     fn end_round(&mut self) {
         let took = mem::take(&mut self.took);
-        if self.round % 2 == 0 {
+        if self.round.is_multiple_of(2) {
             self.first_took = took;
         } else {
             let (looking, sleeping) =
                 if self.looks() { (took, self.first_took) } else { (self.first_took, took) };
-            self.wins += u32::from(looking * 10 < sleeping * 9);
+            self.wins += u32::from(looking * 20 < sleeping * 19);
         }
         self.requests = 0;
         self.round += 1;
