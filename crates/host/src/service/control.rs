@@ -202,14 +202,19 @@ impl Desk {
     ) -> Result<(), VolumeError> {
         let replacer = || {
             let no_mirror = || VolumeError::Refused("layout single has no member to be replaced".to_owned());
-            self.conversions.check_none()?;
             workers.replacer.as_ref().ok_or_else(no_mirror)
         };
         match serde_json::from_slice(order) {
-            Ok(Order::Consider(question)) => replacer()?.consider(&question).await,
-            Ok(Order::Replace(replacement)) => replacer()?.replace(&replacement).await,
+            Ok(Order::Consider(question)) => {
+                let _under_way = self.conversions.begin_other()?;
+                replacer()?.consider(&question).await
+            }
+            Ok(Order::Replace(replacement)) => {
+                let _under_way = self.conversions.begin_other()?;
+                replacer()?.replace(&replacement).await
+            }
             Ok(Order::Grow { size_bytes, dry_run }) => {
-                self.conversions.check_none()?;
+                let _under_way = self.conversions.begin_other()?;
                 done.grown = Some(match dry_run {
                     true => workers.grower.plan(size_bytes).await?,
                     false => workers.grower.grow(size_bytes).await?,
@@ -229,19 +234,26 @@ impl Desk {
 
     /// Converts the volume, unless its client ends the connection; answers how many pages had contents.
     async fn convert(&self, stream: &Stream, converter: &Converter, from: &Path) -> Result<u64, VolumeError> {
-        self.conversions.check_none()?;
-        let begun = format!("the volume is copied to the members described in {}", from.display());
-        self.reporter.report(Kind::ConversionBegun, &About::default(), begun);
+        let begun = || {
+            let begun = format!("the volume is copied to the members described in {}", from.display());
+            self.reporter.report(Kind::ConversionBegun, &About::default(), begun);
+        };
         let progress = Rc::new(Progress::default());
         let left = async {
             // It has nothing more to say.
             let _end_or_error = stream.read(vec![0], 0).await;
         };
-        let converting = self.conversions.convert(&self.event_loop, converter, from, &progress, left);
+        let converting = self.conversions.convert(&self.event_loop, converter, from, &progress, begun, left);
         let telling = self.tell_stages(stream, &progress);
         let Raced::First(converted) = wait::race(converting, telling).await;
         let ended = converted.and_then(|outcome| match outcome {
-            Outcome::Converted(pages) => Ok(pages),
+            Outcome::Converted { pages, not_closed } => {
+                if let Some(error) = not_closed {
+                    let why = format!("the members that it had were not closed in order: {error}");
+                    self.reporter.report(Kind::FormerNotClosed, &About::default(), why);
+                }
+                Ok(pages)
+            }
             Outcome::GivenUp => Err(VolumeError::Refused(GIVEN_UP.to_owned())),
         });
         if let Err(error) = &ended {

@@ -1,9 +1,9 @@
 //! The conversion of a volume while it is served: ordered over one connection, copied beside the clients, and handed to the server,
 //! which goes on with the new members.
 //!
-//! 1. One at a time. Members are not replaced meanwhile, and the volume does not grow.
+//! 1. One at a time. Members are not replaced meanwhile, and the volume does not grow; nor does one begin beside such an order.
 //! 2. Until the switch begins, whoever ordered it may give it up, and a stop does. From then on both wait for its end.
-//! 3. Whoever ordered it is answered when the old members are closed.
+//! 3. The server goes on with the new members at once. The old ones are closed beside that, and then whoever ordered it is answered.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -22,12 +22,14 @@ pub(super) struct Conversions(Rc<Inner>);
 #[derive(Default)]
 struct Inner {
     is_under_way: Cell<bool>,
+    /// Other orders that are being carried out.
+    others: Cell<usize>,
     is_switching: Cell<bool>,
     is_stopping: Cell<bool>,
     /// What the server is to go on with, until it has taken it.
     switched: RefCell<Option<OpenVolume>>,
-    /// Whether it has not gone on with it yet.
-    is_handed_over: Cell<bool>,
+    /// What it had before, until somebody has taken that to close it.
+    before: RefCell<Option<OpenVolume>>,
     /// Of all of these.
     changed: Notify,
 }
@@ -41,47 +43,74 @@ impl Drop for UnderWay {
     }
 }
 
+/// An order of another kind is being carried out as long as this is there.
+pub(super) struct Other(Conversions);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        self.0.0.others.set(self.0.0.others.get() - 1);
+    }
+}
+
 /// What became of it where nothing went wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Outcome {
-    /// It is converted; so many pages with contents were copied.
-    Converted(u64),
+    /// It is converted.
+    Converted {
+        /// Pages with contents that were copied.
+        pages: u64,
+        /// Why the members from before could not be closed in order, if so. The volume does not need them.
+        not_closed: Option<VolumeError>,
+    },
     /// Who ordered it has given it up, or the server stops: the volume is what it was.
     GivenUp,
 }
 
 impl Conversions {
-    /// Why nothing else may be done to its members, if so.
+    /// Begins another order: no conversion begins as long as it is carried out.
     ///
     /// # Errors
     ///
     /// [`VolumeError::Refused`] while one is under way.
-    pub(super) fn check_none(&self) -> Result<(), VolumeError> {
-        match self.0.is_under_way.get() {
-            true => {
-                let why = "the volume is being converted to other members; wait until that has ended";
-                Err(VolumeError::Refused(why.to_owned()))
-            }
-            false => Ok(()),
-        }
+    pub(super) fn begin_other(&self) -> Result<Other, VolumeError> {
+        self.check_none()?;
+        self.0.others.set(self.0.others.get() + 1);
+        Ok(Other(self.clone()))
     }
 
-    /// Converts the volume to the members described in `from`, unless `given_up` comes before the switch.
+    fn check_none(&self) -> Result<(), VolumeError> {
+        let why = "the volume is being converted to other members; wait until that has ended";
+        if self.0.is_under_way.get() { Err(VolumeError::Refused(why.to_owned())) } else { Ok(()) }
+    }
+
+    fn begin(&self) -> Result<UnderWay, VolumeError> {
+        self.check_none()?;
+        if self.0.others.get() > 0 {
+            let why =
+                "the volume is growing, or a member of it is being replaced; convert it once that has ended";
+            return Err(VolumeError::Refused(why.to_owned()));
+        }
+        self.0.is_under_way.set(true);
+        Ok(UnderWay(self.clone()))
+    }
+
+    /// Converts the volume to the members described in `from`, unless `given_up` comes before the switch. `begun` is called once
+    /// nothing is in its way.
     ///
     /// # Errors
     ///
-    /// As [`Self::check_none`] and [`Converter::copy`].
+    /// [`VolumeError::Refused`] beside another order; as [`Converter::copy`].
     pub(super) async fn convert(
         &self,
         event_loop: &Loop,
         converter: &Converter,
         from: &Path,
         progress: &Rc<Progress>,
+        begun: impl FnOnce(),
         given_up: impl Future<Output = ()>,
     ) -> Result<Outcome, VolumeError> {
-        self.check_none()?;
-        self.0.is_under_way.set(true);
-        let under_way = UnderWay(self.clone());
+        let under_way = self.begin()?;
+        begun();
         let ended = race(given_up, self.stops());
         let copied = match race(ended, converter.copy(from, progress)).await {
             Raced::First(_) => return Ok(Outcome::GivenUp),
@@ -94,8 +123,8 @@ impl Conversions {
             let switched = copied.take_place(&progress).await;
             let outcome = match switched {
                 Ok(Switched { open, pages }) => {
-                    conversions.hand_over(open).await;
-                    Ok(Outcome::Converted(pages))
+                    let before = conversions.hand_over(open).await;
+                    Ok(Outcome::Converted { pages, not_closed: before.close().await.err() })
                 }
                 Err(error) => Err(error),
             };
@@ -106,37 +135,42 @@ impl Conversions {
         run_apart(event_loop, switch).await
     }
 
-    /// Waits until the server has gone on with `open`, or stops.
-    async fn hand_over(&self, open: OpenVolume) {
+    /// Waits until the server has gone on with `open`; answers what it had before.
+    async fn hand_over(&self, open: OpenVolume) -> OpenVolume {
         let inner = &self.0;
         inner.switched.replace(Some(open));
-        inner.is_handed_over.set(true);
         inner.changed.all();
-        inner.changed.until(|| (!inner.is_handed_over.get()).then_some(())).await;
+        inner.changed.until(|| inner.before.borrow_mut().take()).await
     }
 
-    /// What the server is to go on with from now on, once there is something.
-    pub(super) async fn next(&self) {
+    /// Waits until there is something for the server to go on with.
+    pub(super) async fn switches(&self) {
         self.0.changed.until(|| self.0.switched.borrow().is_some().then_some(())).await;
     }
 
-    /// Takes it; whoever waits for it is told when `go_on` has ended.
-    pub(super) async fn take(&self, go_on: impl AsyncFnOnce(OpenVolume)) {
-        let switched = self.0.switched.borrow_mut().take();
-        if let Some(open) = switched {
-            go_on(open).await;
-            self.0.is_handed_over.set(false);
-            self.0.changed.all();
-        }
+    /// What that is.
+    pub(super) fn take(&self) -> Option<OpenVolume> {
+        self.0.switched.borrow_mut().take()
     }
 
-    /// None begins any more, nor goes on unless it switches; waits for that.
+    /// The server has gone on, and does not use what it had before any more.
+    pub(super) fn give_back(&self, before: OpenVolume) {
+        self.0.before.replace(Some(before));
+        self.0.changed.all();
+    }
+
+    /// None begins any more, nor goes on unless it switches; waits for that switch.
     pub(super) async fn stop(&self) {
         let inner = &self.0;
         inner.is_stopping.set(true);
         inner.changed.all();
         let is_settled = || !inner.is_switching.get() || inner.switched.borrow().is_some();
         inner.changed.until(|| is_settled().then_some(())).await;
+    }
+
+    /// Waits until the members from before the last one are closed.
+    pub(super) async fn end(&self) {
+        self.0.changed.until(|| (!self.0.is_switching.get()).then_some(())).await;
     }
 
     async fn stops(&self) {

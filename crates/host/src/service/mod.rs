@@ -47,6 +47,7 @@ mod scrape;
 pub mod status;
 mod term;
 
+use std::future::Future;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -271,44 +272,32 @@ pub async fn run(
     let ready = format!("ready: clients may connect to this volume of layout {}", open.description().layout);
     reporter.report(Kind::Ready, &About::default(), ready);
     tell(Event::Ready { volume: &open, places, metrics, http });
-    loop {
-        let ends = race(front.ended(), async {
-            let _came = signals.next().await;
-        });
-        let is_over = race(
-            async {
-                ends.await;
-                true
-            },
-            async {
-                conversions.next().await;
-                false
-            },
-        );
-        let is_over = is_over.await;
-        if is_over {
-            conversions.stop().await;
+    let mut is_over = false;
+    while !is_over {
+        let ends = async {
+            race(front.ended(), async {
+                let _came = signals.next().await;
+            })
+            .await;
+            true
+        };
+        let switches = async {
+            conversions.switches().await;
+            false
+        };
+        is_over = race(ends, switches).await;
+        if is_over && !soon(&signals, conversions.stop()).await {
+            return Ok(Ended::AtOnce { gone: watcher.gone() });
         }
-        let go_on = async |next: OpenVolume| {
+        if let Some(next) = conversions.take() {
             term.end();
-            (term, watcher) = {
-                let term = Term::begin(event_loop);
-                let watcher = watch(&term, &next);
-                (term, watcher)
-            };
+            term = Term::begin(event_loop);
+            watcher = watch(&term, &next);
             desk.put(workers(&next));
             watched.put(work(&term, &next, &watcher));
             let converted = format!("converted: layout {} from now on", next.description().layout);
             reporter.report(Kind::ConversionEnded, &About::default(), converted);
-            let before = mem::replace(&mut open, next);
-            if let Err(error) = before.close().await {
-                let why = format!("the members that it had were not closed in order: {error}");
-                reporter.report(Kind::FormerNotClosed, &About::default(), why);
-            }
-        };
-        conversions.take(go_on).await;
-        if is_over {
-            break;
+            conversions.give_back(mem::replace(&mut open, next));
         }
     }
     let stopping = "stopping: what is acknowledged is made durable (a second signal ends at once)";
@@ -316,7 +305,7 @@ pub async fn run(
     watcher.look_at_lengths();
     watcher.stopping();
     tell(Event::Stopping);
-    if !stop(&signals, &front, open).await? {
+    if !stop(&signals, &front, open).await? || !soon(&signals, conversions.end()).await {
         return Ok(Ended::AtOnce { gone: watcher.gone() });
     }
     if let Some(what) = watcher.gone() {
@@ -353,21 +342,27 @@ impl Work<'_> {
 
 /// Closes the volume, unless a second signal comes before: whether it is closed.
 async fn stop(signals: &Signals, front: &impl Front, open: OpenVolume) -> Result<bool, VolumeError> {
-    let closed = race(
-        async {
-            let ended = front.stop().await;
-            Some(open.close().await.and(ended))
-        },
-        async {
-            // A terminal that closes may tell its shell and the kernel, and both tell the server.
-            while matches!(signals.next().await, Ok(SIGHUP)) {}
-            None
-        },
-    );
-    match closed.await {
-        Some(closed) => closed.map(|()| true),
-        None => Ok(false),
-    }
+    let mut closed = Ok(());
+    let is_closed = soon(signals, async {
+        let ended = front.stop().await;
+        closed = open.close().await.and(ended);
+    });
+    let is_closed = is_closed.await;
+    closed.map(|()| is_closed)
+}
+
+/// Does `work` unless a second signal comes before: whether it is done.
+async fn soon(signals: &Signals, work: impl Future<Output = ()>) -> bool {
+    let done = async {
+        work.await;
+        true
+    };
+    let second = async {
+        // A terminal that closes may tell its shell and the kernel, and both tell the server.
+        while matches!(signals.next().await, Ok(SIGHUP)) {}
+        false
+    };
+    race(done, second).await
 }
 
 fn serve_status(event_loop: &Loop, listener: Listener, watched: SharedWatched) {

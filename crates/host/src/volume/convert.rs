@@ -102,7 +102,13 @@ impl NewVolume {
     ///
     /// As [`OpenVolume::close`].
     pub(super) async fn close(mut self) -> Result<(), VolumeError> {
-        self.0.take().expect("as above").close().await
+        let open = self.0.take().expect("as above");
+        let arena = open.arena_path().map(Path::to_owned);
+        let closed = open.close().await;
+        if let (Err(_), Some(arena)) = (&closed, arena) {
+            let _gone_already_is_fine = fs::remove_file(arena);
+        }
+        closed
     }
 }
 

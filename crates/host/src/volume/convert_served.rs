@@ -25,6 +25,7 @@ use evenkeel_engine::ring::{Policy, RingOptions};
 use super::convert::{NewVolume, PIECE_PAGES, PREFIX, moved};
 use super::described::Described;
 use super::description::Description;
+use super::mirror::Mirror;
 use super::switched::{Hold, SwitchedVolume, Tracking};
 use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
 use crate::event_loop::Loop;
@@ -62,6 +63,8 @@ pub(crate) struct Converter {
     event_loop: Loop,
     switched: SwitchedVolume,
     described: Rc<Described>,
+    /// Of the volume as it is, where it has several members.
+    mirror: Option<Mirror>,
     run: RunOptions,
 }
 
@@ -94,7 +97,7 @@ impl Converter {
         run: RunOptions,
     ) -> Self {
         let (event_loop, switched) = (event_loop.clone(), switched.clone());
-        Self { event_loop, switched, described: open.described(), run }
+        Self { event_loop, switched, described: open.described(), mirror: open.mirror().cloned(), run }
     }
 
     /// Copies all of it to the members that are described in `from`, a folder in the volume's. Dropped, it leaves the volume as it
@@ -102,8 +105,14 @@ impl Converter {
     ///
     /// # Errors
     ///
-    /// Where `from` is no place for it, or takes smaller commits; those of the drives.
+    /// Where `from` is no place for it, or takes smaller commits; while a log device is being replaced; those of the drives.
     pub(crate) async fn copy(&self, from: &Path, progress: &Progress) -> Result<Copied, VolumeError> {
+        if self.mirror.as_ref().is_some_and(|mirror| mirror.logs.copying().is_some()) {
+            // The description is to name it at its end.
+            return refused(
+                "a log device is being replaced: convert the volume once that has ended".to_owned(),
+            );
+        }
         progress.is_at("opening the new members", 0, 1);
         let (folder, old) = (self.described.folder(), self.switched.now());
         let from = from.canonicalize().map_err(|error| PathError::new(from, "cannot find", error))?;
