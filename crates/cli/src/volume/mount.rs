@@ -13,7 +13,7 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_measure::report::format;
 
 use super::advice::advise;
-use super::serve::{run_options, said_of_sites, selective, told_end};
+use super::serve::{converted_options, run_options, said_of_sites, selective, told_end};
 use super::serve_limits::check_values;
 use super::{create, event_loop, recovered};
 use crate::args::{HttpArgs, MountArgs, MountOptionArg, RejoinArg};
@@ -98,8 +98,11 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
     }
     let journaling = selective(&args.volume, None)?;
     let mut open = run_options(&args.volume, journaling, cache, &args.mirror)?;
-    // The kernel keeps what it read of files.
-    open.volume.tuning.system_keeps_long_reads = false;
+    let mut open_converted = converted_options(journaling, cache, &args.mirror);
+    for run in [&mut open, &mut open_converted.single, &mut open_converted.ring] {
+        // The kernel keeps what it read of files.
+        run.volume.tuning.system_keeps_long_reads = false;
+    }
     let (description, _) = Description::read(&args.volume)?;
     // Where its drives keep their room, being told of free blocks would take more of the volume than it gives.
     let discards = description.members.iter().any(|member| member.sparse);
@@ -130,6 +133,7 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
         http: http.options(),
         read_only: is_read_only,
         open,
+        open_converted,
         // The kernel keeps what programs read of files.
         cache_follows_memory: false,
         scrub: ScrubOptions {

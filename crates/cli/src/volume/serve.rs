@@ -11,7 +11,7 @@ use evenkeel_host::front::nbd::NbdSetup;
 use evenkeel_host::net::Place;
 use evenkeel_host::service::{self, Address, Ended, Event, Options, ScrubOptions};
 use evenkeel_host::volume::description::Description;
-use evenkeel_host::volume::{RunOptions, VolumeError};
+use evenkeel_host::volume::{RunOptions, RunOptionsByLayout, VolumeError};
 
 use super::advice::advise;
 use super::listening::{access, addresses, nbd_setup, on_read_only, shown};
@@ -83,6 +83,7 @@ pub(super) fn prepare(args: &ServeArgs, nbd: Vec<Address>) -> Result<(NbdSetup, 
         http: args.http.options(),
         read_only: args.read_only,
         open,
+        open_converted: converted_options(journaling, args.cache.bytes(), &args.mirror),
         // What was touched once stays with the server then.
         cache_follows_memory: args.cache == CacheArg::Auto && !args.lock_memory,
         scrub: ScrubOptions {
@@ -141,6 +142,20 @@ pub(super) fn run_options(
         volume.batch_max_bytes = usize::try_from(chosen.batch_max_bytes).unwrap_or(usize::MAX);
     }
     Ok(RunOptions { volume, ring: ring_options(mirror), keeps_writes: false })
+}
+
+/// The same once it is converted: what was chosen for its drives is forgotten then.
+pub(super) fn converted_options(
+    journaling: Journaling,
+    cache_bytes: Option<u64>,
+    mirror: &MirrorArgs,
+) -> RunOptionsByLayout {
+    let [single, ring] = [false, true].map(|is_ring| RunOptions {
+        volume: open_options(is_ring, journaling, cache_bytes, mirror.turn),
+        ring: ring_options(mirror),
+        keeps_writes: false,
+    });
+    RunOptionsByLayout { single, ring }
 }
 
 /// Selective journaling with a threshold that was typed, or was chosen for the volume, or as it is otherwise.

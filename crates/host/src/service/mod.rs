@@ -64,7 +64,7 @@ use crate::remedy::Advise;
 use crate::stop_signals::STOP_SIGNALS;
 use crate::volume::convert_served::Converter;
 use crate::volume::switched::SwitchedVolume;
-use crate::volume::{LockedVolume, OpenVolume, RunOptions, VolumeError};
+use crate::volume::{LockedVolume, OpenVolume, RunOptions, RunOptionsByLayout, VolumeError};
 
 use conversion::Conversions;
 use events::watch::{CopyCommand, Watcher};
@@ -109,6 +109,8 @@ pub struct Options {
     pub read_only: bool,
     /// How the volume is run.
     pub open: RunOptions,
+    /// How it is run once it is converted.
+    pub open_converted: RunOptionsByLayout,
     /// Whether the memory for pages follows what is free; it begins with what [`Self::open`] says.
     pub cache_follows_memory: bool,
     /// How a mirror is scrubbed.
@@ -246,7 +248,8 @@ pub async fn run(
     let conversions = Conversions::default();
     let workers = |open: &OpenVolume| {
         let keeps_it = options.read_only || options.open.keeps_writes;
-        let converter = (!keeps_it).then(|| Converter::new(event_loop, open, &switched, options.open));
+        let converter =
+            (!keeps_it).then(|| Converter::new(event_loop, open, &switched, options.open_converted));
         let (replacer, grower) = (open.replacer(), open.grower());
         control::Workers { replacer, grower, converter, advise: options.advise }
     };

@@ -10,7 +10,8 @@
 //!    it so. All that was acknowledged by then is on the new members, and home.
 //! 2. Clients are held while a bounded number of pages is copied ([`LAST_MAX`]), and the new members are closed and opened. While
 //!    much is marked, they write half as fast as it is copied: so it comes to its end, however fast they write.
-//! 3. Once begun, the switch comes to its end, whoever waits for it.
+//! 3. Beside clients no more is copied in a second than a rebuild may copy.
+//! 4. Once begun, the switch comes to its end, whoever waits for it.
 
 use std::cell::Cell;
 use std::fs;
@@ -18,6 +19,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Durability, Extent};
+use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::ring::{Policy, RingOptions};
@@ -27,7 +29,7 @@ use super::described::Described;
 use super::description::Description;
 use super::mirror::Mirror;
 use super::switched::{Hold, SwitchedVolume, Tracking};
-use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
+use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, RunOptionsByLayout, VolumeError};
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::settle_folder;
@@ -35,6 +37,9 @@ use crate::wait::yield_now;
 
 /// Marks that are left for the time when clients are held.
 const LAST_MAX: u64 = 256;
+
+/// How far a copy may be behind its pace and still make up for it.
+const BEHIND_MAX_NS: u64 = 100_000_000;
 
 /// Bytes that are copied at once.
 const PIECE_BYTES: u64 = PIECE_PAGES * PAGE_BYTES;
@@ -65,7 +70,7 @@ pub(crate) struct Converter {
     described: Rc<Described>,
     /// Of the volume as it is, where it has several members.
     mirror: Option<Mirror>,
-    run: RunOptions,
+    run: RunOptionsByLayout,
 }
 
 /// All but what changed of late is copied.
@@ -94,7 +99,7 @@ impl Converter {
         event_loop: &Loop,
         open: &OpenVolume,
         switched: &SwitchedVolume,
-        run: RunOptions,
+        run: RunOptionsByLayout,
     ) -> Self {
         let (event_loop, switched) = (event_loop.clone(), switched.clone());
         Self { event_loop, switched, described: open.described(), mirror: open.mirror().cloned(), run }
@@ -122,12 +127,14 @@ impl Converter {
             return refused(format!("{}: no conversion of this volume is prepared there", from.display()));
         }
         // Nobody reads there yet, who would be spared by turns.
-        let ring = RingOptions { policy: Policy::Mixed, ..self.run.ring };
-        let run = RunOptions { ring, ..self.run };
-        let new = NewVolume::new(OpenVolume::open(&self.event_loop, &from, run).await?);
+        let locked = LockedVolume::lock(&from)?;
+        let run = self.run.of(locked.description().layout);
+        let ring = RingOptions { policy: Policy::Mixed, ..run.ring };
+        let new = NewVolume::new(locked.open(&self.event_loop, RunOptions { ring, ..run }).await?);
         check_alike(&old, &new.get().volume, self.switched.has_told_limits())?;
         let tracking = self.switched.track().await;
-        let copying = Copying { old: &old, new: &new.get().volume, tracking: &tracking, progress };
+        let pace = Some(Pace::new(&self.event_loop, run.ring.rebuild_bytes_per_s));
+        let copying = Copying { old: &old, new: &new.get().volume, tracking: &tracking, pace, progress };
         let copied = match copying.all().await {
             Ok(pages) => copying.what_changed().await.map(|()| pages),
             Err(error) => Err(error),
@@ -158,11 +165,41 @@ fn check_alike(old: &LocalVolume, new: &LocalVolume, is_mounted: bool) -> Result
     Ok(())
 }
 
+/// So many bytes in a second, and no more.
+struct Pace {
+    event_loop: Loop,
+    bytes_per_s: u64,
+    /// When what was copied so far would have been copied at that pace.
+    due_ns: Cell<u64>,
+}
+
+impl Pace {
+    fn new(event_loop: &Loop, bytes_per_s: u64) -> Self {
+        let due_ns = Cell::new(event_loop.now_ns());
+        Self { event_loop: event_loop.clone(), bytes_per_s: bytes_per_s.max(1), due_ns }
+    }
+
+    /// So many bytes were copied: lets others have their turn, for as long as that takes.
+    async fn keep(&self, bytes: u64) {
+        let now_ns = self.event_loop.now_ns();
+        let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s);
+        // What was slow is not made up for.
+        let due_ns = self.due_ns.get().max(now_ns.saturating_sub(BEHIND_MAX_NS));
+        self.due_ns.set(due_ns.saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX)));
+        match self.due_ns.get().saturating_sub(now_ns) {
+            0 => yield_now().await,
+            early_ns => self.event_loop.sleep(early_ns).await,
+        }
+    }
+}
+
 /// From one volume to the other.
 struct Copying<'a> {
     old: &'a LocalVolume,
     new: &'a LocalVolume,
     tracking: &'a Tracking,
+    /// `None` while clients are held.
+    pace: Option<Pace>,
     progress: &'a Progress,
 }
 
@@ -174,10 +211,11 @@ impl Copying<'_> {
         while offset < size_bytes {
             let piece = Extent::new(offset, PIECE_BYTES.min(size_bytes - offset));
             self.tracking.take_all_of(piece);
-            pages += self.piece(piece, false).await?;
+            let copied = self.piece(piece, false).await?;
+            pages += copied;
             offset = piece.end();
             self.progress.is_at("copying", offset, size_bytes);
-            yield_now().await;
+            self.let_others(copied).await;
         }
         Ok(pages)
     }
@@ -199,14 +237,21 @@ impl Copying<'_> {
             let Some(piece) = self.tracking.take(offset, PIECE_BYTES) else { break };
             bound = bound.saturating_sub(before.saturating_sub(self.tracking.marked()).div_ceil(2));
             self.tracking.bound(bound.max(left));
-            self.piece(piece, true).await?;
+            let copied = self.piece(piece, true).await?;
             offset = piece.end();
             let left_bytes = self.tracking.marked().min(all) * PAGE_BYTES;
             self.progress.is_at("copying what changed", all * PAGE_BYTES - left_bytes, all * PAGE_BYTES);
-            yield_now().await;
+            self.let_others(copied).await;
         }
         self.tracking.bound(u64::MAX);
         Ok(())
+    }
+
+    /// So many pages were copied.
+    async fn let_others(&self, pages: u64) {
+        if let Some(pace) = &self.pace {
+            pace.keep(pages * PAGE_BYTES).await;
+        }
     }
 
     /// Copies the pages of a piece that have contents; answers how many. Where it was copied `before`, what has none is zeroed.
@@ -249,7 +294,8 @@ impl Copied {
         progress.is_at("switching", 0, 1);
         let hold = converter.switched.hold().await;
         let old = converter.switched.now();
-        let copying = Copying { old: &old, new: &new.get().volume, tracking: &tracking, progress };
+        let copying =
+            Copying { old: &old, new: &new.get().volume, tracking: &tracking, pace: None, progress };
         let copied = copying.some_that_changed(0).await;
         copied.map_err(|source| converter.engine_error(source))?;
         drop(tracking);
@@ -274,7 +320,8 @@ impl Copied {
 impl Converter {
     /// Opens what the description names by now.
     async fn open(&self) -> Result<OpenVolume, VolumeError> {
-        LockedVolume(Rc::clone(&self.described)).open(&self.event_loop, self.run).await
+        let run = self.run.of(self.described.description().layout);
+        LockedVolume(Rc::clone(&self.described)).open(&self.event_loop, run).await
     }
 
     /// The new members were closed, and cannot be opened: the old ones are what they were, nothing was written since.

@@ -76,6 +76,7 @@ use devices::{AnyJournal, AnyPages};
 use fencing::Opening;
 use grow::had_size;
 pub(crate) use held::{Held, Loss};
+use layout_kind::LayoutKind;
 use member::{MemberDrive, Members, Watch, lost};
 use mirror::{DamagedHead, Mirror};
 use mixed_up::{check_two_files, mixed_up, too_short};
@@ -100,6 +101,22 @@ pub struct RunOptions {
 impl From<OpenOptions> for RunOptions {
     fn from(volume: OpenOptions) -> Self {
         Self { volume, ring: RingOptions::default(), keeps_writes: false }
+    }
+}
+
+/// How a volume is run as long as it has this layout or that.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RunOptionsByLayout {
+    /// One member.
+    pub single: RunOptions,
+    /// Several members that make a ring.
+    pub ring: RunOptions,
+}
+
+impl RunOptionsByLayout {
+    /// How one of `layout` is run.
+    pub fn of(&self, layout: LayoutKind) -> RunOptions {
+        if layout.is_ring() { self.ring } else { self.single }
     }
 }
 
