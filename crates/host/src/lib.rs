@@ -54,7 +54,7 @@ pub mod writing;
 
 pub use conditions::cpu;
 pub use process::{
-    allocator, bus_error, group, interrupt, standard_error, stop_signals, terminal, writeback,
+    allocator, bus_error, cpu_latency, group, interrupt, standard_error, stop_signals, terminal, writeback,
 };
 pub use program::memory_bound;
 pub use scratch::{device_image, kernel_setting, loop_device, mounted, undo};

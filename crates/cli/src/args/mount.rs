@@ -30,7 +30,8 @@ pub(crate) struct MountArgs {
 
     /// Options as mount(8) has them: ro, rw, allow_other, nonempty, dev, nodev, suid, nosuid, exec, noexec, noatime (times of
     /// reading are never written), and for fstab cache=SIZE, write_back=SIZE, commit=TIME, transport=WAY,
-    /// metrics=HOST:PORT and http=HOST:PORT, which are --cache, --write-back, --commit-every, --transport, --metrics and --http. What fstab says to others (defaults, nofail, _netdev,
+    /// cpu_latency=TIME, metrics=HOST:PORT and http=HOST:PORT, which are --cache, --write-back, --commit-every, --transport,
+    /// --cpu-latency, --metrics and --http. What fstab says to others (defaults, nofail, _netdev,
     /// x-systemd.*) does nothing
     #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<MountOptionArg>,
@@ -42,6 +43,11 @@ pub(crate) struct MountArgs {
     /// After which time that is made durable which no program asks for
     #[arg(long, value_name = "TIME", value_parser = units::seconds_with_unit, default_value = "5s")]
     pub(crate) commit_every: f64,
+
+    /// While programs ask, have no processor of the machine take longer than this to wake, such as 0us: quicker calls for more power.
+    /// Needs write access to /dev/cpu_dma_latency, as root has [default: as the system has it]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_or_none)]
+    pub(crate) cpu_latency: Option<f64>,
 
     /// Memory for pages of the volume, and half as much for the file system's own [default: 64m; of a mirror 64m, and 4 x
     /// --turn at 64 MiB/s]
@@ -126,6 +132,8 @@ pub(crate) enum MountOptionArg {
     WriteBack(u64),
     /// As `--commit-every`.
     CommitEvery(f64),
+    /// As `--cpu-latency`.
+    CpuLatency(f64),
     /// As `--transport`.
     Transport(TransportArg),
     /// As `--metrics`.
@@ -145,6 +153,7 @@ impl FromStr for MountOptionArg {
                 "cache" => return units::size(value).map(Self::Cache),
                 "write_back" => return units::size(value).map(Self::WriteBack),
                 "commit" => return commit_every(value).map(Self::CommitEvery),
+                "cpu_latency" => return units::seconds_or_none(value).map(Self::CpuLatency),
                 "transport" => return TransportArg::from_str(value, false).map(Self::Transport),
                 "metrics" => return super::places::parse_host_port(value).map(Self::Metrics),
                 "http" => return super::places::parse_host_port(value).map(Self::Http),

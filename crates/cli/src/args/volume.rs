@@ -184,6 +184,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) lock_memory: bool,
 
+    /// While clients ask, have no processor of the machine take longer than this to wake, such as 0us: quicker answers for more power.
+    /// Needs write access to /dev/cpu_dma_latency, as root has [default: as the system has it]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_or_none)]
+    pub(crate) cpu_latency: Option<f64>,
+
     /// Interface to the kernel's I/O
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) backend: BackendArg,

@@ -13,7 +13,7 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_measure::report::format;
 
 use super::advice::advise;
-use super::serve::{converted_options, run_options, said_of_sites, selective, told_end};
+use super::serve::{converted_options, cpu_latency, run_options, said_of_sites, selective, told_end};
 use super::serve_limits::check_values;
 use super::{create, event_loop, recovered};
 use crate::args::{HttpArgs, MountArgs, MountOptionArg, RejoinArg};
@@ -82,7 +82,8 @@ pub(super) fn said_of_mount(at: &Path, metrics: Option<SocketAddr>, http: Option
 
 /// What is to be mounted, and how. Makes the volume first where that is asked for.
 pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure> {
-    let Settings { cache, write_back, commit_every_s, transport, metrics, http } = Settings::of(args);
+    let Settings { cache, write_back, commit_every_s, cpu_latency_s, transport, metrics, http } =
+        Settings::of(args);
     check_values(&args.mirror, cache)?;
     if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&commit_every_s) {
         return Err(Failure::Unusable("--commit-every: choose from 100ms to 1h, such as 5s".to_owned()));
@@ -136,6 +137,7 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
         open_converted,
         // The kernel keeps what programs read of files.
         cache_follows_memory: false,
+        cpu_latency: cpu_latency(cpu_latency_s)?,
         scrub: ScrubOptions {
             every_s: args.mirror.scrub_every.0,
             bytes_per_s: args.mirror.scrub_rate as u64,
@@ -153,6 +155,7 @@ struct Settings {
     cache: Option<u64>,
     write_back: Option<u64>,
     commit_every_s: f64,
+    cpu_latency_s: Option<f64>,
     transport: Transport,
     metrics: Option<String>,
     http: HttpArgs,
@@ -165,6 +168,7 @@ impl Settings {
             cache: args.cache,
             write_back: args.write_back,
             commit_every_s: args.commit_every,
+            cpu_latency_s: args.cpu_latency,
             transport: args.transport.into(),
             metrics: args.metrics.clone(),
             http: args.http.clone(),
@@ -174,6 +178,7 @@ impl Settings {
                 MountOptionArg::Cache(bytes) => settings.cache = Some(*bytes),
                 MountOptionArg::WriteBack(bytes) => settings.write_back = Some(*bytes),
                 MountOptionArg::CommitEvery(seconds) => settings.commit_every_s = *seconds,
+                MountOptionArg::CpuLatency(seconds) => settings.cpu_latency_s = Some(*seconds),
                 MountOptionArg::Transport(it) => settings.transport = (*it).into(),
                 MountOptionArg::Metrics(place) => settings.metrics = Some(place.clone()),
                 MountOptionArg::Http(place) => settings.http.http = Some(place.clone()),

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions};
+use evenkeel_host::cpu_latency::CpuLatency;
 use evenkeel_host::event_loop::Backend;
 use evenkeel_host::front::nbd::NbdSetup;
 use evenkeel_host::net::Place;
@@ -86,6 +88,7 @@ pub(super) fn prepare(args: &ServeArgs, nbd: Vec<Address>) -> Result<(NbdSetup, 
         open_converted: converted_options(journaling, args.cache.bytes(), &args.mirror),
         // What was touched once stays with the server then.
         cache_follows_memory: args.cache == CacheArg::Auto && !args.lock_memory,
+        cpu_latency: cpu_latency(args.cpu_latency)?,
         scrub: ScrubOptions {
             every_s: args.mirror.scrub_every.0,
             bytes_per_s: args.mirror.scrub_rate as u64,
@@ -96,6 +99,16 @@ pub(super) fn prepare(args: &ServeArgs, nbd: Vec<Address>) -> Result<(NbdSetup, 
         advise,
     };
     Ok((nbd_setup(args)?, options))
+}
+
+/// How quickly processors are to wake while clients ask.
+pub(super) fn cpu_latency(max_s: Option<f64>) -> Result<Option<CpuLatency>, Failure> {
+    let wanted = max_s.map(|max_s| CpuLatency::new(Duration::from_secs_f64(max_s))).transpose();
+    wanted.map_err(|error| {
+        Failure::Unusable(format!(
+            "--cpu-latency: /dev/cpu_dma_latency: {error}; run as root, or leave it out"
+        ))
+    })
 }
 
 /// The interface to the kernel.

@@ -27,6 +27,7 @@ mod service;
 mod sockets;
 mod tls;
 mod waiting_writes;
+mod wakefulness;
 mod watch;
 
 #[path = "../support/mod.rs"]

@@ -315,6 +315,11 @@ impl Loop {
         self.core.reactor.note_asker(asker);
     }
 
+    /// How often somebody asked.
+    pub(crate) fn requests(&self) -> u64 {
+        self.core.reactor.requests()
+    }
+
     /// Whether the kernel can be handed slots: [`Self::begin_register`].
     pub(crate) fn takes_slots(&self) -> bool {
         self.core.reactor.takes_slots()

@@ -10,7 +10,7 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::mem;
@@ -74,6 +74,8 @@ struct State {
 
 pub(super) struct Reactor {
     state: RefCell<State>,
+    /// How often somebody asked.
+    requests: Cell<u64>,
 }
 
 impl Reactor {
@@ -88,7 +90,7 @@ impl Reactor {
             closed: false,
             completions,
         };
-        Self { state: RefCell::new(state) }
+        Self { state: RefCell::new(state), requests: Cell::new(0) }
     }
 
     /// Begins an operation; its answer is the ticket's. `held` has the memory that `request` names, `file` is
@@ -225,7 +227,12 @@ impl Reactor {
         self.state.borrow().until_closed
     }
 
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+
     pub(super) fn note_asker(&self, asker: u32) {
+        self.requests.set(self.requests.get() + 1);
         if let Driver::Uring(uring) = &mut self.state.borrow_mut().driver {
             uring.note_asker(asker);
         }

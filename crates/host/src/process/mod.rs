@@ -6,6 +6,7 @@
 //!   held_back       signals that wait while their handlers are put up
 //! allocator       freed memory, given back
 //! bus_error       the line of a process that ends by SIGBUS
+//! cpu_latency     how long processors may take to wake
 //! writeback       a server that file systems of its own machine stand on
 //! standard_error  lines that nobody need read
 //! terminal        how large the terminal is
@@ -14,6 +15,7 @@
 
 pub mod allocator;
 pub mod bus_error;
+pub mod cpu_latency;
 pub mod group;
 pub(crate) mod held_back;
 pub mod interrupt;

@@ -11,6 +11,7 @@
 //! term         the time of one opening of the volume, and what is done for it
 //! control      orders to replace a member, to grow or to convert, over another socket; conversion carries the latter out
 //! events       what an operator should hear of: lines, counts, and what is wrong now
+//! wakefulness  processors that wake quickly while clients ask
 //! cache_size   how much memory pages take, where that follows what is free
 //! maintenance  of a mirror: scrubs, and members that are slow
 //! rejoin       of a mirror: members that answer again
@@ -46,6 +47,7 @@ mod samples;
 mod scrape;
 pub mod status;
 mod term;
+mod wakefulness;
 
 use std::future::Future;
 use std::mem;
@@ -60,6 +62,7 @@ use crate::event_loop::{Loop, Signals, race};
 use crate::front::{Front, FrontSetup};
 use crate::net::{ByteStream, Listener, Place, SocketAccess, SocketFile};
 use crate::path_error::PathError;
+use crate::process::cpu_latency::CpuLatency;
 use crate::remedy::Advise;
 use crate::stop_signals::STOP_SIGNALS;
 use crate::volume::convert_served::Converter;
@@ -113,6 +116,8 @@ pub struct Options {
     pub open_converted: RunOptionsByLayout,
     /// Whether the memory for pages follows what is free; it begins with what [`Self::open`] says.
     pub cache_follows_memory: bool,
+    /// How quickly processors are to wake while clients ask, where somebody wants that.
+    pub cpu_latency: Option<CpuLatency>,
     /// How a mirror is scrubbed.
     pub scrub: ScrubOptions,
     /// Whether members of a mirror that answer again are taken back.
@@ -244,6 +249,9 @@ pub async fn run(
     // Nobody is accepted before the loop runs again.
     for listener in listeners.clients {
         listen::accept(event_loop, listener, front.clone(), reporter.clone());
+    }
+    if let Some(latency) = options.cpu_latency.take() {
+        wakefulness::follow(event_loop, latency);
     }
     let conversions = Conversions::default();
     let workers = |open: &OpenVolume| {
