@@ -33,6 +33,10 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let request = request(&args.volume, before.size_bytes, args.layout, &args.members)?;
     let (planned, plan) = plan_conversion(&args.volume, &before, &request)?;
     let shown_request = Request { folder: args.volume.clone(), ..planned };
+    if locked.is_none() {
+        let in_use = || VolumeError::InUse(args.volume.clone());
+        control::consider_conversion(&args.volume).ok_or_else(in_use)??;
+    }
     if args.dry_run {
         let text = told(&shown_request, &plan, "would copy to", "would be lost");
         return say(&(text + "  the members that it has would stay as they are\n"));

@@ -93,7 +93,9 @@ impl Spin {
         match awaited {
             Awaited::Client => !self.for_clients.are_paused(),
             Awaited::Drive => {
-                self.in_a_row >= ALONE_MIN && self.trial.looks() && !self.for_drives.are_paused()
+                // The pause goes on, whoever asks.
+                let are_paused = self.for_drives.are_paused();
+                self.in_a_row >= ALONE_MIN && self.trial.looks() && !are_paused
             }
         }
     }

@@ -57,6 +57,8 @@ enum Order {
     Replace(Replacement),
     /// Offer so many bytes; or say what that would take, and change nothing.
     Grow { size_bytes: u64, dry_run: bool },
+    /// Say whether the volume can be converted now, and change nothing.
+    ConsiderConversion,
     /// Have the members take the place of those there are that are described in this folder.
     Convert { from: PathBuf },
 }
@@ -186,7 +188,8 @@ impl Desk {
         let Err(error) = self.try_to(stream, order, &workers, &mut done).await else { return done };
         let is_taken = matches!(error, VolumeError::Undescribed(_));
         let why = error.explained(workers.advise);
-        let why = match is_taken {
+        let is_replacement = matches!(serde_json::from_slice(order), Ok(Order::Replace(_)));
+        let why = match is_taken && is_replacement {
             true => format!("{why}; correct that, and have it name the new one there before the next start"),
             false => why,
         };
@@ -203,6 +206,10 @@ impl Desk {
         let replacer = || {
             let no_mirror = || VolumeError::Refused("layout single has no member to be replaced".to_owned());
             workers.replacer.as_ref().ok_or_else(no_mirror)
+        };
+        let converter = || {
+            let not_now = "it is served so that nothing of it changes: serve it otherwise first";
+            workers.converter.as_ref().ok_or_else(|| VolumeError::Refused(not_now.to_owned()))
         };
         match serde_json::from_slice(order) {
             Ok(Order::Consider(question)) => {
@@ -221,10 +228,12 @@ impl Desk {
                 });
                 Ok(())
             }
+            Ok(Order::ConsiderConversion) => {
+                self.conversions.check_can_begin()?;
+                converter()?.check()
+            }
             Ok(Order::Convert { from }) => {
-                let not_now = "it is served so that nothing of it changes: serve it otherwise first";
-                let converter = workers.converter.as_ref();
-                let converter = converter.ok_or_else(|| VolumeError::Refused(not_now.to_owned()))?;
+                let converter = converter()?;
                 done.converted_pages = Some(self.convert(stream, converter, &from).await?);
                 Ok(())
             }
@@ -323,6 +332,16 @@ pub fn grow(folder: &Path, size_bytes: u64, dry_run: bool) -> Option<Result<Grow
 pub struct ConversionOrder {
     folder: PathBuf,
     stream: UnixStream,
+}
+
+/// Asks the server of the volume in `folder` whether it would convert it, as far as is known before the new members are there; `None`
+/// where nobody serves it.
+///
+/// # Errors
+///
+/// Why it would not, or that it gave no answer.
+pub fn consider_conversion(folder: &Path) -> Option<Result<(), VolumeError>> {
+    give(folder, &Order::ConsiderConversion).map(|answered| answered.map(drop))
 }
 
 /// Has the server of the volume in `folder` convert it to the members that are described in `from`; `None` where nobody serves it.

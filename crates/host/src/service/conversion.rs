@@ -83,13 +83,20 @@ impl Conversions {
         if self.0.is_under_way.get() { Err(VolumeError::Refused(why.to_owned())) } else { Ok(()) }
     }
 
-    fn begin(&self) -> Result<UnderWay, VolumeError> {
+    /// That one can begin.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::Refused`] beside another order.
+    pub(super) fn check_can_begin(&self) -> Result<(), VolumeError> {
         self.check_none()?;
-        if self.0.others.get() > 0 {
-            let why =
-                "the volume is growing, or a member of it is being replaced; convert it once that has ended";
-            return Err(VolumeError::Refused(why.to_owned()));
-        }
+        let why =
+            "the volume is growing, or a member of it is being replaced; convert it once that has ended";
+        if self.0.others.get() > 0 { Err(VolumeError::Refused(why.to_owned())) } else { Ok(()) }
+    }
+
+    fn begin(&self) -> Result<UnderWay, VolumeError> {
+        self.check_can_begin()?;
         self.0.is_under_way.set(true);
         Ok(UnderWay(self.clone()))
     }

@@ -23,8 +23,12 @@ pub(super) struct ChangedPages {
 impl ChangedPages {
     /// Of a volume of so many bytes: nothing is marked.
     pub(super) fn of(size_bytes: u64) -> Self {
+        Self::with_marks(size_bytes, MARKS_MAX)
+    }
+
+    fn with_marks(size_bytes: u64, marks_max: u64) -> Self {
         let pages = size_bytes.div_ceil(PAGE_BYTES);
-        let mark_bytes = PAGE_BYTES * pages.div_ceil(MARKS_MAX).next_power_of_two();
+        let mark_bytes = PAGE_BYTES * pages.div_ceil(marks_max).next_power_of_two();
         let words = size_bytes.div_ceil(mark_bytes).div_ceil(WORD_BITS);
         Self { size_bytes, mark_bytes, words: vec![0; words as usize], marked: 0 }
     }
@@ -44,9 +48,15 @@ impl ChangedPages {
         }
     }
 
-    /// Takes the marks off the pages of `extent`.
+    /// Bytes that one mark stands for.
+    pub(super) fn mark_bytes(&self) -> u64 {
+        self.mark_bytes
+    }
+
+    /// Takes the marks off the pages of `extent`, but for one that stands for pages before it, too.
     pub(super) fn unmark(&mut self, extent: Extent) {
-        let Some((first, end)) = self.marks_of(extent) else { return };
+        let Some((_, end)) = self.marks_of(extent) else { return };
+        let first = extent.offset.div_ceil(self.mark_bytes);
         for mark in first..end {
             let bit = self.bit(mark);
             self.marked -= u64::from(self.words[bit.0] & bit.1 != 0);
@@ -125,6 +135,19 @@ mod tests {
         assert_eq!((changed.marked(), changed.take(0, 1 << 20)), (0, None));
         changed.mark(Extent::new(9 * PAGE_BYTES, u64::MAX - 9 * PAGE_BYTES));
         assert_eq!(changed.take(0, 1 << 20), Some(Extent::new(9 * PAGE_BYTES, PAGE_BYTES)));
+    }
+
+    /// A volume of which a mark stands for several pages: none is lost that was marked and not copied since, in whatever
+    /// pieces it is copied.
+    #[test]
+    fn marks_of_several_pages_are_kept_until_all_of_them_are_copied() {
+        let mut changed = ChangedPages::with_marks(64 * PAGE_BYTES, 8);
+        assert_eq!(changed.mark_bytes(), 8 * PAGE_BYTES);
+        changed.mark(Extent::new(5 * PAGE_BYTES, 1));
+        changed.unmark(Extent::new(6 * PAGE_BYTES, 2 * PAGE_BYTES));
+        assert_eq!(changed.marked(), 1, "page 5 is not in there");
+        changed.unmark(Extent::new(0, 8 * PAGE_BYTES));
+        assert_eq!(changed.marked(), 0);
     }
 
     proptest! {

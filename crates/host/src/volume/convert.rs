@@ -25,6 +25,7 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
 
+use super::arenas::Arenas;
 use super::create::create;
 use super::description::{Description, FILE_NAME, Member};
 use super::member::Place;
@@ -103,12 +104,19 @@ impl NewVolume {
     /// As [`OpenVolume::close`].
     pub(super) async fn close(mut self) -> Result<(), VolumeError> {
         let open = self.0.take().expect("as above");
-        let arena = open.arena_path().map(Path::to_owned);
-        let closed = open.close().await;
-        if let (Err(_), Some(arena)) = (&closed, arena) {
-            let _gone_already_is_fine = fs::remove_file(arena);
+        let _goes_in_any_case = Removed(open.arena_path().map(Path::to_owned));
+        open.close().await
+    }
+}
+
+/// A file that goes at the end.
+struct Removed(Option<PathBuf>);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _gone_already_is_fine = fs::remove_file(path);
         }
-        closed
     }
 }
 
@@ -264,8 +272,11 @@ impl LockedVolume {
         fs::remove_dir_all(&request.folder)
             .and_then(|()| settle_folder(&folder))
             .map_err(|error| PathError::new(&request.folder, "cannot remove", error))?;
-        described.change(|now| now.clone_from(&description))?;
-        made.keep();
+        let changed = described.change(|now| now.clone_from(&description));
+        if let Ok(()) | Err(VolumeError::Undescribed(_)) = changed {
+            made.keep();
+        }
+        changed?;
         let before = before.members.into_iter().chain(before.logs).map(|member| member.place).collect();
         Ok(Converted { description, before, pages })
     }
@@ -284,6 +295,10 @@ fn remove_left_behind(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let named = entries.filter(|it| it.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)));
     for entry in named {
+        if let Ok((description, _)) = Description::read(&entry.path()) {
+            // Nobody is to have what is in memory of it.
+            Arenas::of(&entry.path(), &description).remove();
+        }
         let _it_is_in_nobodys_way = fs::remove_dir_all(entry.path());
     }
 }

@@ -8,14 +8,16 @@
 //!
 //! 1. Until the description names the new members, durably, the volume is what it was: whoever gives up, an error or a kill leaves
 //!    it so. All that was acknowledged by then is on the new members, and home.
-//! 2. Clients are held while a bounded number of pages is copied ([`LAST_MAX`]), and the new members are closed and opened. While
-//!    much is marked, they write half as fast as it is copied: so it comes to its end, however fast they write.
+//! 2. Clients are held while little is copied ([`LAST_BYTES`]), and the new members, which have most of it at home, are closed and
+//!    opened: no longer than [`HELD_MAX_NS`] for either, or the conversion is given up. While much is marked, clients write half as
+//!    fast as it is copied: so it comes to its end, however fast they write.
 //! 3. Beside clients no more is copied in a second than a rebuild may copy.
 //! 4. Once begun, the switch comes to its end, whoever waits for it.
 
 use std::cell::Cell;
 use std::fs;
-use std::path::Path;
+use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Durability, Extent};
@@ -33,10 +35,19 @@ use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, RunOptionsByLayou
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::settle_folder;
-use crate::wait::yield_now;
+use crate::wait::{Raced, race, yield_now};
 
-/// Marks that are left for the time when clients are held.
-const LAST_MAX: u64 = 256;
+/// Bytes that are left for the time when clients are held, at most but one mark.
+const LAST_BYTES: u64 = 1 << 20;
+
+/// Bytes that may change while the new members take home what was copied, so that the next time is short.
+const SETTLED_BYTES: u64 = 16 << 20;
+
+/// So often that is tried.
+const SETTLED_TRIES: usize = 8;
+
+/// How long clients are held until the new members are closed, and until they are open.
+const HELD_MAX_NS: u64 = 30_000_000_000;
 
 /// How far a copy may be behind its pace and still make up for it.
 const BEHIND_MAX_NS: u64 = 100_000_000;
@@ -70,6 +81,8 @@ pub(crate) struct Converter {
     described: Rc<Described>,
     /// Of the volume as it is, where it has several members.
     mirror: Option<Mirror>,
+    /// Where its acknowledged writes survive a kill.
+    arena_path: Option<PathBuf>,
     run: RunOptionsByLayout,
 }
 
@@ -102,7 +115,8 @@ impl Converter {
         run: RunOptionsByLayout,
     ) -> Self {
         let (event_loop, switched) = (event_loop.clone(), switched.clone());
-        Self { event_loop, switched, described: open.described(), mirror: open.mirror().cloned(), run }
+        let (mirror, arena_path) = (open.mirror().cloned(), open.arena_path().map(Path::to_owned));
+        Self { event_loop, switched, described: open.described(), mirror, arena_path, run }
     }
 
     /// Copies all of it to the members that are described in `from`, a folder in the volume's. Dropped, it leaves the volume as it
@@ -112,12 +126,7 @@ impl Converter {
     ///
     /// Where `from` is no place for it, or takes smaller commits; while a log device is being replaced; those of the drives.
     pub(crate) async fn copy(&self, from: &Path, progress: &Progress) -> Result<Copied, VolumeError> {
-        if self.mirror.as_ref().is_some_and(|mirror| mirror.logs.copying().is_some()) {
-            // The description is to name it at its end.
-            return refused(
-                "a log device is being replaced: convert the volume once that has ended".to_owned(),
-            );
-        }
+        self.check()?;
         progress.is_at("opening the new members", 0, 1);
         let (folder, old) = (self.described.folder(), self.switched.now());
         let from = from.canonicalize().map_err(|error| PathError::new(from, "cannot find", error))?;
@@ -127,10 +136,10 @@ impl Converter {
             return refused(format!("{}: no conversion of this volume is prepared there", from.display()));
         }
         // Nobody reads there yet, who would be spared by turns.
-        let locked = LockedVolume::lock(&from)?;
+        let locked = LockedVolume::lock_at_once(&from)?;
         let run = self.run.of(locked.description().layout);
         let ring = RingOptions { policy: Policy::Mixed, ..run.ring };
-        let new = NewVolume::new(locked.open(&self.event_loop, RunOptions { ring, ..run }).await?);
+        let new = NewVolume::new(locked.open_new(&self.event_loop, RunOptions { ring, ..run }).await?);
         check_alike(&old, &new.get().volume, self.switched.has_told_limits())?;
         let tracking = self.switched.track().await;
         let pace = Some(Pace::new(&self.event_loop, run.ring.rebuild_bytes_per_s));
@@ -141,6 +150,21 @@ impl Converter {
         };
         let pages = copied.map_err(|source| self.engine_error(source))?;
         Ok(Copied { converter: self.clone(), tracking, new, pages })
+    }
+
+    /// That it can be converted, as far as is known before its new members are there.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::Refused`] while a log device is being replaced.
+    pub(crate) fn check(&self) -> Result<(), VolumeError> {
+        match self.mirror.as_ref().and_then(|mirror| mirror.logs.copying()) {
+            // The description is to name it at its end.
+            Some(_) => {
+                refused("a log device is being replaced: convert the volume once that has ended".to_owned())
+            }
+            None => Ok(()),
+        }
     }
 
     fn engine_error(&self, source: Error) -> VolumeError {
@@ -207,9 +231,10 @@ impl Copying<'_> {
     /// Copies every page that has contents; answers how many.
     async fn all(&self) -> Result<u64, Error> {
         let (size_bytes, mut pages) = (self.old.size_bytes(), 0);
+        let piece_bytes = PIECE_BYTES.max(self.tracking.mark_bytes());
         let mut offset = 0;
         while offset < size_bytes {
-            let piece = Extent::new(offset, PIECE_BYTES.min(size_bytes - offset));
+            let piece = Extent::new(offset, piece_bytes.min(size_bytes - offset));
             self.tracking.take_all_of(piece);
             let copied = self.piece(piece, false).await?;
             pages += copied;
@@ -222,10 +247,16 @@ impl Copying<'_> {
 
     /// Copies what has changed meanwhile, until little is left, and the new members have it at home.
     async fn what_changed(&self) -> Result<(), Error> {
-        self.some_that_changed(LAST_MAX).await?;
-        // What comes meanwhile is little.
-        self.new.checkpoint().await?;
-        self.some_that_changed(LAST_MAX).await
+        let left = LAST_BYTES / self.tracking.mark_bytes();
+        for _ in 0..SETTLED_TRIES {
+            self.some_that_changed(left).await?;
+            self.new.checkpoint().await?;
+            // The less is taken home at a time, the less changes meanwhile.
+            if self.tracking.marked() * self.tracking.mark_bytes() <= SETTLED_BYTES {
+                break;
+            }
+        }
+        self.some_that_changed(left).await
     }
 
     /// Copies what has changed until no more than so many marks are left: every two that are copied let one come.
@@ -239,8 +270,8 @@ impl Copying<'_> {
             self.tracking.bound(bound.max(left));
             let copied = self.piece(piece, true).await?;
             offset = piece.end();
-            let left_bytes = self.tracking.marked().min(all) * PAGE_BYTES;
-            self.progress.is_at("copying what changed", all * PAGE_BYTES - left_bytes, all * PAGE_BYTES);
+            let (done, mark_bytes) = (all.saturating_sub(self.tracking.marked()), self.tracking.mark_bytes());
+            self.progress.is_at("copying what changed", done * mark_bytes, all * mark_bytes);
             self.let_others(copied).await;
         }
         self.tracking.bound(u64::MAX);
@@ -290,29 +321,56 @@ impl Copied {
     /// Those of the drives and of the description; then the volume is what it was, and served.
     pub(crate) async fn take_place(self, progress: &Progress) -> Result<Switched, VolumeError> {
         let Self { converter, tracking, new, pages } = self;
-        let folder = converter.described.folder().to_owned();
+        let Converter { event_loop, switched, described, mirror, arena_path, .. } = &converter;
+        let folder = described.folder();
         progress.is_at("switching", 0, 1);
-        let hold = converter.switched.hold().await;
-        let old = converter.switched.now();
-        let copying =
-            Copying { old: &old, new: &new.get().volume, tracking: &tracking, pace: None, progress };
-        let copied = copying.some_that_changed(0).await;
-        copied.map_err(|source| converter.engine_error(source))?;
-        drop(tracking);
+        // Nobody opens a member of the volume anew meanwhile, by what the description says of it.
+        let _no_other = match mirror {
+            Some(mirror) => Some(mirror.replacing.take().await),
+            None => None,
+        };
+        let hold = switched.hold().await;
+        let old = switched.now();
         let from = new.get().folder().to_owned();
-        let description = moved(new.get().description(), &from, &folder)?;
-        new.close().await?;
+        let description = moved(new.get().description(), &from, folder)?;
+        let closing = async {
+            let copying =
+                Copying { old: &old, new: &new.get().volume, tracking: &tracking, pace: None, progress };
+            let copied = copying.some_that_changed(0).await;
+            copied.map_err(|source| converter.engine_error(source))?;
+            new.close().await
+        };
+        in_time(event_loop, closing).await?;
+        drop(tracking);
         fs::remove_dir_all(&from)
-            .and_then(|()| settle_folder(&folder))
+            .and_then(|()| settle_folder(folder))
             .map_err(|error| PathError::new(&from, "cannot remove", error))?;
-        let before = converter.described.description();
-        converter.described.change(|now| now.clone_from(&description))?;
-        match converter.open().await {
+        let before = described.description();
+        described.change(|now| now.clone_from(&description))?;
+        match in_time(event_loop, converter.open()).await {
             Ok(open) => {
                 hold.switch(open.volume.clone());
+                if let Some(path) = arena_path {
+                    // What it holds is on the new members; nobody looks for it any more.
+                    let _gone_already_is_fine = fs::remove_file(path);
+                }
                 Ok(Switched { open, pages })
             }
             Err(error) => Err(converter.go_back(&before, error, &hold)),
+        }
+    }
+}
+
+/// Does what clients are held for, if it does not take too long.
+async fn in_time<T>(
+    event_loop: &Loop,
+    work: impl Future<Output = Result<T, VolumeError>>,
+) -> Result<T, VolumeError> {
+    match race(work, event_loop.sleep(HELD_MAX_NS)).await {
+        Raced::First(done) => done,
+        Raced::Second(()) => {
+            let held_s = HELD_MAX_NS / 1_000_000_000;
+            refused(format!("the new members do not answer: clients were held for {held_s} s, and no longer"))
         }
     }
 }

@@ -40,6 +40,15 @@ impl Described {
     ///
     /// As [`Description::read`]; [`VolumeError::InUse`].
     pub(super) fn lock(folder: &Path) -> Result<Self, VolumeError> {
+        Self::lock_within(folder, PATIENCE)
+    }
+
+    /// The same without waiting for anybody.
+    pub(super) fn lock_at_once(folder: &Path) -> Result<Self, VolumeError> {
+        Self::lock_within(folder, Duration::ZERO)
+    }
+
+    fn lock_within(folder: &Path, patience: Duration) -> Result<Self, VolumeError> {
         let began = Instant::now();
         loop {
             // Anew each time: it may be another one by now, after a member was replaced.
@@ -50,7 +59,7 @@ impl Described {
                     return Ok(Self { folder: folder.to_owned(), description, lock });
                 }
                 Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) if is_served(folder) || began.elapsed() > PATIENCE => {
+                Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() >= patience || is_served(folder) => {
                     return Err(VolumeError::InUse(folder.to_owned()));
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
@@ -76,13 +85,33 @@ impl Described {
     ///
     /// # Errors
     ///
-    /// As [`Description::rewrite`]; then the one before stays.
+    /// As [`Description::rewrite`]; then the one before stays, but with [`VolumeError::Undescribed`].
     pub(super) fn change(&self, change: impl FnOnce(&mut Description)) -> Result<(), VolumeError> {
         let mut changed = self.description();
         change(&mut changed);
-        self.lock.replace(changed.rewrite(&self.folder)?);
+        let file = match changed.rewrite(&self.folder) {
+            Ok(file) => file,
+            Err(error) => return Err(self.stays(error)),
+        };
+        self.lock.replace(file);
         self.description.replace(changed);
         Ok(())
+    }
+
+    /// Has the one before stay after another was not written to its end: it may have its name already.
+    fn stays(&self, error: VolumeError) -> VolumeError {
+        if is_current(&self.folder, &self.lock.borrow()) {
+            return error;
+        }
+        match self.description.borrow().rewrite(&self.folder) {
+            Ok(file) => {
+                self.lock.replace(file);
+                error
+            }
+            Err(again) => {
+                VolumeError::Undescribed(format!("{error}; what it said before cannot be put back: {again}"))
+            }
+        }
     }
 
     /// Its file, which this process holds open.

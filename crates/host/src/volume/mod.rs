@@ -180,7 +180,7 @@ pub enum VolumeError {
         /// The cause.
         source: io::Error,
     },
-    /// A member was replaced, and the description could not be made to say so.
+    /// Members were replaced, or were to be, and the description does not say what they are.
     #[error("{0}")]
     Undescribed(String),
     /// The engine's word on what the members hold.
@@ -404,6 +404,11 @@ impl LockedVolume {
         Described::lock(folder).map(|described| Self(Rc::new(described)))
     }
 
+    /// As [`Self::lock`], without waiting for a process that was just killed.
+    pub(crate) fn lock_at_once(folder: &Path) -> Result<Self, VolumeError> {
+        Described::lock_at_once(folder).map(|described| Self(Rc::new(described)))
+    }
+
     /// Where it is.
     pub fn folder(&self) -> &Path {
         self.0.folder()
@@ -439,6 +444,20 @@ impl LockedVolume {
         options: impl Into<RunOptions>,
     ) -> Result<OpenVolume, VolumeError> {
         self.open_if(event_loop, options.into(), async |_, _| Ok(())).await
+    }
+
+    /// As [`Self::open`], of one that nobody has opened before: nothing was written to it.
+    pub(crate) async fn open_new(
+        self,
+        event_loop: &Loop,
+        options: RunOptions,
+    ) -> Result<OpenVolume, VolumeError> {
+        let folder = self.folder().to_owned();
+        let is_new = async |_: &Below, identity: &Identity| match identity.epoch {
+            0 => Ok(()),
+            _ => Err(VolumeError::Refused(format!("{}: it is not new: make it anew", folder.display()))),
+        };
+        self.open_if(event_loop, options, is_new).await
     }
 
     /// The same, if `may` agrees once it is known whose members these are and nothing of them is written.
@@ -610,8 +629,9 @@ impl OpenVolume {
         }
     }
 
-    /// Gives up what nobody is to have: what is in memory of it goes, too.
+    /// Gives up what nobody is to have: what is in memory of it goes, too, and nothing more is written.
     fn forget(self) {
+        self.volume.fail("nobody is to have it");
         if let Below::Mirror(mirror) = &*self.below {
             mirror.stop();
         }

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use super::create::{Made, Request, describe, make_member};
 use super::described::Described;
-use super::description::{Description, Member};
+use super::description::{Description, Member, VolumeId};
 use super::fencing::{Opening, Purpose};
 use super::label::{LABELS_BYTES, Label, labels};
 use super::member::{MemberDrive, Place, open_patiently};
@@ -533,6 +533,8 @@ fn engine_error(folder: &Path, source: Error) -> VolumeError {
 #[derive(Debug, Clone)]
 pub struct Replacer {
     described: Rc<Described>,
+    /// Of whom the members are that it replaces.
+    volume: VolumeId,
     mirror: Mirror,
 }
 
@@ -540,7 +542,7 @@ impl OpenVolume {
     /// Who replaces its members, if it has several.
     pub fn replacer(&self) -> Option<Replacer> {
         let mirror = self.mirror()?.clone();
-        Some(Replacer { described: Rc::clone(&self.described), mirror })
+        Some(Replacer { described: Rc::clone(&self.described), volume: self.description().id, mirror })
     }
 }
 
@@ -604,7 +606,8 @@ impl Replacer {
             return Err(NotTaken::NotThere("another is in its place by now".to_owned()));
         }
         let description = self.described.description();
-        let Some(described) = description.members.get(place) else {
+        let members = description.members.get(place).filter(|_| description.id == self.volume);
+        let Some(described) = members else {
             return Err(NotTaken::NotThere("the volume has no such member".to_owned()));
         };
         self.mirror.rejoin_member(self.described.folder(), place, described).await

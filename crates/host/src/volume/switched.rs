@@ -23,6 +23,9 @@ use super::changed_pages::ChangedPages;
 use crate::front::device::{RequestError, ServedDevice};
 use crate::wait::Notify;
 
+/// Bytes that are zeroed by one request under way.
+const ZEROED_AT_ONCE_BYTES: u64 = 8 << 20;
+
 /// A volume that can be switched. A clone is another handle to the same.
 #[derive(Clone)]
 pub struct SwitchedVolume(Rc<Inner>);
@@ -192,9 +195,15 @@ impl Tracking {
         taken
     }
 
-    /// Takes the marks off these pages, which are to be copied after that.
+    /// Takes the marks off these pages, which are to be copied after that. The extent begins at a multiple of
+    /// [`Self::mark_bytes`].
     pub(super) fn take_all_of(&self, extent: Extent) {
         self.with(|tracked| tracked.pages.unmark(extent));
+    }
+
+    /// Bytes that one mark stands for.
+    pub(super) fn mark_bytes(&self) -> u64 {
+        self.with(|tracked| tracked.pages.mark_bytes())
     }
 
     fn with<T>(&self, with: impl FnOnce(&mut Tracked) -> T) -> T {
@@ -280,9 +289,16 @@ impl Store for SwitchedVolume {
         Store::write_fresh(&writing.pass.volume, offset, blocks).await
     }
 
+    /// One piece after the other: nobody who holds it waits for all of a large file.
     async fn zero(&self, extent: Extent) -> Result<(), StoreError> {
-        let writing = self.enter_to_write_to(extent).await;
-        Store::zero(&writing.pass.volume, extent).await
+        let mut offset = extent.offset;
+        while offset < extent.end() {
+            let piece = Extent::new(offset, ZEROED_AT_ONCE_BYTES.min(extent.end() - offset));
+            let writing = self.enter_to_write_to(piece).await;
+            Store::zero(&writing.pass.volume, piece).await?;
+            offset = piece.end();
+        }
+        Ok(())
     }
 
     async fn flush(&self, ranges: &[Extent]) -> Result<(), StoreError> {

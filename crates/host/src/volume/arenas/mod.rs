@@ -177,6 +177,13 @@ impl Arenas {
         self.own_places().any(|path| path.exists()) || !self.others().is_empty()
     }
 
+    /// Removes those of this user: nobody is to have the volume, nor does anybody use it.
+    pub(super) fn remove(&self) {
+        for path in self.own_places().chain(self.others()) {
+            let _mostly_not_there = fs::remove_file(path);
+        }
+    }
+
     /// Where an arena of this name may be.
     fn folders(&self) -> Vec<&Path> {
         let passed = usize::from(self.passed_over.is_some());
