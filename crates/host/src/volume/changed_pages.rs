@@ -11,8 +11,9 @@ const MARKS_MAX: u64 = 1 << 27;
 
 const WORD_BITS: u64 = 64;
 
+/// The marks.
 #[derive(Debug)]
-pub(super) struct ChangedPages {
+pub(crate) struct ChangedPages {
     size_bytes: u64,
     /// Bytes that one mark stands for.
     mark_bytes: u64,
@@ -39,7 +40,7 @@ impl ChangedPages {
     }
 
     /// Marks every page that has a byte in `extent`; what lies beyond the end is of no account.
-    pub(super) fn mark(&mut self, extent: Extent) {
+    pub(crate) fn mark(&mut self, extent: Extent) {
         let Some((first, end)) = self.marks_of(extent) else { return };
         for mark in first..end {
             let bit = self.bit(mark);

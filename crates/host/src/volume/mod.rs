@@ -18,7 +18,7 @@
 //! 3. Nothing that exists is overwritten unless it was named for it ([`create`]).
 
 pub mod arenas;
-mod changed_pages;
+pub(crate) mod changed_pages;
 pub mod convert;
 pub(crate) mod convert_served;
 pub mod create;

@@ -14,17 +14,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Durability, Extent, FlushScope};
-use evenkeel_ext2::StoreError;
-use evenkeel_ext2::store::{Change, CommitLimits, Store};
-
 use super::LocalVolume;
 use super::changed_pages::ChangedPages;
-use crate::front::device::{RequestError, ServedDevice};
 use crate::wait::Notify;
-
-/// Bytes that are zeroed by one request under way.
-const ZEROED_AT_ONCE_BYTES: u64 = 8 << 20;
+use evenkeel_engine::device::Extent;
 
 /// A volume that can be switched. A clone is another handle to the same.
 #[derive(Clone)]
@@ -48,9 +41,10 @@ struct Tracked {
 }
 
 /// A request under way.
-struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     inner: &'a Inner,
-    volume: LocalVolume,
+    /// The volume that it is for.
+    pub(crate) volume: LocalVolume,
 }
 
 impl Drop for Pass<'_> {
@@ -63,8 +57,8 @@ impl Drop for Pass<'_> {
 }
 
 /// A request under way that writes: what it wrote is marked when this goes.
-struct WritePass<'a, W: Fn(&mut ChangedPages)> {
-    pass: Pass<'a>,
+pub(crate) struct WritePass<'a, W: Fn(&mut ChangedPages)> {
+    pub(crate) pass: Pass<'a>,
     mark: W,
 }
 
@@ -110,8 +104,13 @@ impl SwitchedVolume {
     }
 
     /// The volume of this moment.
-    pub(super) fn now(&self) -> LocalVolume {
+    pub(crate) fn now(&self) -> LocalVolume {
         self.0.volume.borrow().clone()
+    }
+
+    /// What one commit may carry is told to somebody who reckons with it from now on.
+    pub(crate) fn tells_limits(&self) {
+        self.0.has_told_limits.set(true);
     }
 
     /// Whether what takes its place has to take commits as large.
@@ -136,7 +135,8 @@ impl SwitchedVolume {
         Tracking(self.clone())
     }
 
-    fn begin(&self) -> Option<Pass<'_>> {
+    /// Begins a request, unless it has to wait.
+    pub(crate) fn begin(&self) -> Option<Pass<'_>> {
         let inner = &*self.0;
         if inner.is_held.get() {
             return None;
@@ -145,18 +145,23 @@ impl SwitchedVolume {
         Some(Pass { inner, volume: self.now() })
     }
 
-    async fn enter(&self) -> Pass<'_> {
+    /// Begins a request that writes nothing.
+    pub(crate) async fn enter(&self) -> Pass<'_> {
         self.0.changed.until(|| self.begin()).await
     }
 
-    /// The same for a request that writes what `mark` marks.
-    async fn enter_to_write<W: Fn(&mut ChangedPages)>(&self, mark: W) -> WritePass<'_, W> {
+    /// Begins a request that writes what `mark` marks.
+    pub(crate) async fn enter_to_write<W: Fn(&mut ChangedPages)>(&self, mark: W) -> WritePass<'_, W> {
         let may_write = || self.0.tracked.borrow().as_ref().is_none_or(Tracked::has_room);
         let pass = self.0.changed.until(|| if may_write() { self.begin() } else { None }).await;
         WritePass { pass, mark }
     }
 
-    async fn enter_to_write_to(&self, extent: Extent) -> WritePass<'_, impl Fn(&mut ChangedPages)> {
+    /// Begins a request that writes to `extent`.
+    pub(crate) async fn enter_to_write_to(
+        &self,
+        extent: Extent,
+    ) -> WritePass<'_, impl Fn(&mut ChangedPages)> {
         self.enter_to_write(move |pages| pages.mark(extent)).await
     }
 }
@@ -209,118 +214,4 @@ impl Tracking {
     fn with<T>(&self, with: impl FnOnce(&mut Tracked) -> T) -> T {
         with(self.0.0.tracked.borrow_mut().as_mut().expect("it is tracked as long as this is there"))
     }
-}
-
-impl ServedDevice for SwitchedVolume {
-    fn size_bytes(&self) -> u64 {
-        self.now().size_bytes()
-    }
-
-    fn unit_bytes(&self) -> u32 {
-        self.now().unit_bytes()
-    }
-
-    fn description(&self) -> &str {
-        "evenkeel volume"
-    }
-
-    fn atomic_max_bytes(&self) -> u64 {
-        self.now().atomic_max_bytes()
-    }
-
-    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), RequestError> {
-        let pass = self.enter().await;
-        ServedDevice::read(&pass.volume, offset, into).await
-    }
-
-    fn try_read(&self, offset: u64, into: &mut [u8]) -> bool {
-        self.begin().is_some_and(|pass| pass.volume.try_read(offset, into))
-    }
-
-    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), RequestError> {
-        let writing = self.enter_to_write_to(Extent::new(offset, bytes.len() as u64)).await;
-        ServedDevice::write(&writing.pass.volume, offset, bytes, durability).await
-    }
-
-    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), RequestError> {
-        let pass = self.enter().await;
-        ServedDevice::flush(&pass.volume, scope).await
-    }
-
-    async fn write_zeroes(&self, extent: Extent) -> Result<(), RequestError> {
-        let writing = self.enter_to_write_to(extent).await;
-        ServedDevice::write_zeroes(&writing.pass.volume, extent).await
-    }
-
-    async fn discard(&self, extent: Extent) -> Result<(), RequestError> {
-        let writing = self.enter_to_write_to(extent).await;
-        ServedDevice::discard(&writing.pass.volume, extent).await
-    }
-
-    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, RequestError> {
-        let pass = self.enter().await;
-        ServedDevice::allocation(&pass.volume, extent).await
-    }
-}
-
-impl Store for SwitchedVolume {
-    fn size_bytes(&self) -> u64 {
-        self.now().size_bytes()
-    }
-
-    fn limits(&self) -> CommitLimits {
-        self.0.has_told_limits.set(true);
-        Store::limits(&*self.0.volume.borrow())
-    }
-
-    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
-        let pass = self.enter().await;
-        Store::read(&pass.volume, offset, into).await
-    }
-
-    async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let writing = self.enter_to_write_to(Extent::new(offset, bytes.len() as u64)).await;
-        Store::write(&writing.pass.volume, offset, bytes).await
-    }
-
-    async fn write_fresh(&self, offset: u64, blocks: &[&[u8]]) -> Result<(), StoreError> {
-        let len = blocks.iter().map(|block| block.len() as u64).sum();
-        let writing = self.enter_to_write_to(Extent::new(offset, len)).await;
-        Store::write_fresh(&writing.pass.volume, offset, blocks).await
-    }
-
-    /// One piece after the other: nobody who holds it waits for all of a large file.
-    async fn zero(&self, extent: Extent) -> Result<(), StoreError> {
-        let mut offset = extent.offset;
-        while offset < extent.end() {
-            let piece = Extent::new(offset, ZEROED_AT_ONCE_BYTES.min(extent.end() - offset));
-            let writing = self.enter_to_write_to(piece).await;
-            Store::zero(&writing.pass.volume, piece).await?;
-            offset = piece.end();
-        }
-        Ok(())
-    }
-
-    async fn flush(&self, ranges: &[Extent]) -> Result<(), StoreError> {
-        let pass = self.enter().await;
-        Store::flush(&pass.volume, ranges).await
-    }
-
-    async fn commit(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
-        let writing = self.enter_to_write(|pages| mark_all(pages, changes)).await;
-        Store::commit(&writing.pass.volume, changes).await
-    }
-
-    async fn commit_in_background(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
-        let writing = self.enter_to_write(|pages| mark_all(pages, changes)).await;
-        Store::commit_in_background(&writing.pass.volume, changes).await
-    }
-
-    async fn wait_beside_small_commits(&self) -> bool {
-        Store::wait_beside_small_commits(&self.now()).await
-    }
-}
-
-fn mark_all(pages: &mut ChangedPages, changes: &[Change<'_>]) {
-    changes.iter().for_each(|change| pages.mark(change.extent()));
 }
