@@ -48,7 +48,6 @@ impl Term {
 mod tests {
     use super::*;
     use crate::event_loop::{Backend, EventLoop};
-    use crate::wait::yield_now;
 
     #[test]
     fn what_is_done_in_a_term_ends_with_it() {
@@ -61,20 +60,18 @@ mod tests {
                 drop(held);
             });
         }
-        event_loop.block_on(async {
-            yield_now().await;
-            assert_eq!(Rc::strong_count(&held), 4);
-            term.end();
-            yield_now().await;
-            yield_now().await;
-        });
+        let settle = || event_loop.block_on(event_loop.handle().sleep(1));
+        settle();
+        assert_eq!(Rc::strong_count(&held), 4);
+        term.end();
+        settle();
         assert_eq!(Rc::strong_count(&held), 1);
         let late = Rc::clone(&held);
         term.spawn(async move {
             std::future::pending::<()>().await;
             drop(late);
         });
-        event_loop.block_on(yield_now());
+        settle();
         assert_eq!(Rc::strong_count(&held), 1, "nothing begins after its end");
     }
 }
