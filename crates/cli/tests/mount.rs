@@ -106,6 +106,8 @@ fn a_volume_gets_another_layout_while_programs_use_the_files_on_it() {
             &scene.refused("convert disk --layout mirror --log-size 4m"),
             &["choose a larger --log-size, or unmount"],
         );
+        let on_itself = "convert disk --layout single --log-size 32m --member mnt/member --log new-log";
+        says(&scene.refused(on_itself), &["it is on the file system of this very volume"]);
         for line in [
             "convert disk --layout mirror --log-size 32m",
             "convert disk --layout single --log-size 64m --member one --log one-log",

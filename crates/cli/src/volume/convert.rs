@@ -87,16 +87,32 @@ fn convert_served(
         };
         let first = race(async { Some(ended.as_mut().await) }, stopped).await;
         match first {
-            Some(answered) => (answered, false),
+            Some(answered) => (Some(answered), false),
             None => {
                 order.give_up();
-                // Whether that was in time is in the answer.
-                (ended.await, true)
+                // Whether that was in time is in the answer; who does not want to wait for it asks again.
+                let stopped = async {
+                    let _came = signals.next().await;
+                    None
+                };
+                (race(async { Some(ended.await) }, stopped).await, true)
             }
         }
     });
     bar.finish_and_clear();
     let (ended, was_stopped) = answered;
+    let Some(ended) = ended else {
+        order.leave();
+        // They may be the volume's by now.
+        let folder = made.folder().to_owned();
+        made.keep();
+        let why = format!(
+            "{}: its server does not answer whether it has given the conversion up; what was made for it stays: {}",
+            args.volume.display(),
+            folder.display()
+        );
+        return Err(Failure::Stopped(why));
+    };
     match order.pages(ended.and_then(|ended| ended)) {
         Ok(pages) => {
             made.keep();

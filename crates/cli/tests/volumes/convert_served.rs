@@ -44,8 +44,8 @@ fn until_copied_to(scene: &Scene) {
         scene.path("disk").join(made).join("volume.toml").exists().then_some(())
     });
     patiently("a conversion under way", || {
-        let line = scene.refused("grow disk --size 3t --dry-run");
-        line.contains("being converted").then_some(())
+        let ran = scene.run("grow disk --size 3t --dry-run");
+        ran.stderr.contains("being converted").then_some(())
     });
 }
 
@@ -152,6 +152,10 @@ fn a_server_that_is_killed_while_it_converts_loses_nothing() {
             }
         });
         assert!(load.refusals.borrow().is_empty(), "{:?}", load.refusals.borrow());
+        let arenas = scene.run("arenas").stdout;
+        let of_copy = format!("{}/.evenkeel-convert-", scene.path("disk").canonicalize().unwrap().display());
+        let lines = arenas.lines().filter(|line| line.contains(&of_copy));
+        lines.for_each(|line| assert!(!line.contains("nowhere else"), "{line}"));
         let server = volume.serve("");
         let layout = server.status().volume.layout;
         assert!(layout == "mirror" || layout == "single" && moment != Described, "{moment:?}: {layout}");

@@ -361,6 +361,11 @@ impl ConversionOrder {
         let _it_may_have_ended = self.stream.shutdown(Shutdown::Write);
     }
 
+    /// Waits no more: [`Self::wait`] ends, whatever became of it.
+    pub fn leave(&self) {
+        let _it_may_have_ended = self.stream.shutdown(Shutdown::Both);
+    }
+
     /// Waits for its end. `progress` is told what is being done, bytes done and bytes in all.
     ///
     /// # Errors

@@ -36,6 +36,7 @@ use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::{give, settle_folder};
+use crate::stack::mounts::mount_of;
 
 /// How the name of the folder begins in which the new volume is described until it is whole; the number of the process
 /// follows.
@@ -183,6 +184,12 @@ pub fn plan_conversion(
             planned.place
         )));
     }
+    if let Some(planned) = plan.places().find(|planned| is_on_volume(&planned.place, &at)) {
+        return Err(VolumeError::Refused(format!(
+            "{}: it is on the file system of this very volume, which would wait for itself; name another place",
+            planned.place
+        )));
+    }
     let held: Vec<Place> = description
         .members
         .iter()
@@ -280,6 +287,14 @@ impl LockedVolume {
         let before = before.members.into_iter().chain(before.logs).map(|member| member.place).collect();
         Ok(Converted { description, before, pages })
     }
+}
+
+/// Whether a file there would be on the file system that the volume in the folder `at` is mounted as.
+fn is_on_volume(place: &Place, at: &Path) -> bool {
+    let path = place.path().and_then(|path| std::path::absolute(path).ok());
+    let there = path.and_then(|path| path.ancestors().find_map(|it| it.canonicalize().ok()));
+    let mount = there.and_then(|there| mount_of(&there).ok());
+    mount.is_some_and(|mount| mount.file_system.starts_with("fuse") && Path::new(&mount.source) == at)
 }
 
 /// Whether two places are one.

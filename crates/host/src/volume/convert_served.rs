@@ -148,7 +148,7 @@ impl Converter {
             Ok(pages) => copying.what_changed().await.map(|()| pages),
             Err(error) => Err(error),
         };
-        let pages = copied.map_err(|source| self.engine_error(source))?;
+        let pages = copied.map_err(|failed| self.told(failed))?;
         Ok(Copied { converter: self.clone(), tracking, new, pages })
     }
 
@@ -167,8 +167,13 @@ impl Converter {
         }
     }
 
-    fn engine_error(&self, source: Error) -> VolumeError {
-        VolumeError::Engine { folder: self.described.folder().to_owned(), source }
+    fn told(&self, failed: Failed) -> VolumeError {
+        match failed {
+            Failed::Old(source) => VolumeError::Engine { folder: self.described.folder().to_owned(), source },
+            // The volume is well.
+            Failed::New(Error::Latched(why)) => VolumeError::Refused(format!("not converted: {why}")),
+            Failed::New(error) => VolumeError::Refused(format!("not converted: {error}")),
+        }
     }
 }
 
@@ -217,6 +222,12 @@ impl Pace {
     }
 }
 
+/// Which of the two failed.
+enum Failed {
+    Old(Error),
+    New(Error),
+}
+
 /// From one volume to the other.
 struct Copying<'a> {
     old: &'a LocalVolume,
@@ -229,7 +240,7 @@ struct Copying<'a> {
 
 impl Copying<'_> {
     /// Copies every page that has contents; answers how many.
-    async fn all(&self) -> Result<u64, Error> {
+    async fn all(&self) -> Result<u64, Failed> {
         let (size_bytes, mut pages) = (self.old.size_bytes(), 0);
         let piece_bytes = PIECE_BYTES.max(self.tracking.mark_bytes());
         let mut offset = 0;
@@ -246,11 +257,11 @@ impl Copying<'_> {
     }
 
     /// Copies what has changed meanwhile, until little is left, and the new members have it at home.
-    async fn what_changed(&self) -> Result<(), Error> {
+    async fn what_changed(&self) -> Result<(), Failed> {
         let left = LAST_BYTES / self.tracking.mark_bytes();
         for _ in 0..SETTLED_TRIES {
             self.some_that_changed(left).await?;
-            self.new.checkpoint().await?;
+            self.new.checkpoint().await.map_err(Failed::New)?;
             // The less is taken home at a time, the less changes meanwhile.
             if self.tracking.marked() * self.tracking.mark_bytes() <= SETTLED_BYTES {
                 break;
@@ -260,7 +271,7 @@ impl Copying<'_> {
     }
 
     /// Copies what has changed until no more than so many marks are left: every two that are copied let one come.
-    async fn some_that_changed(&self, left: u64) -> Result<(), Error> {
+    async fn some_that_changed(&self, left: u64) -> Result<(), Failed> {
         let (mut offset, mut bound) = (0, self.tracking.marked());
         let all = bound;
         while self.tracking.marked() > left {
@@ -286,26 +297,26 @@ impl Copying<'_> {
     }
 
     /// Copies the pages of a piece that have contents; answers how many. Where it was copied `before`, what has none is zeroed.
-    async fn piece(&self, piece: Extent, before: bool) -> Result<u64, Error> {
+    async fn piece(&self, piece: Extent, before: bool) -> Result<u64, Failed> {
         let (mut page, end) = (piece.offset / PAGE_BYTES, piece.end() / PAGE_BYTES);
         let (mut copied, mut buffer) = (0, Vec::new());
         while page < end {
-            let (first, has_contents) = (page, self.old.is_allocated(page).await?);
+            let (first, has_contents) = (page, self.old.is_allocated(page).await.map_err(Failed::Old)?);
             page += 1;
             while page < end
                 && page - first < PIECE_PAGES
-                && self.old.is_allocated(page).await? == has_contents
+                && self.old.is_allocated(page).await.map_err(Failed::Old)? == has_contents
             {
                 page += 1;
             }
             let run = Extent::new(first * PAGE_BYTES, (page - first) * PAGE_BYTES);
             if has_contents {
                 buffer.resize(run.len as usize, 0);
-                self.old.read(run.offset, &mut buffer).await?;
-                self.new.write(run.offset, &buffer, Durability::Buffered).await?;
+                self.old.read(run.offset, &mut buffer).await.map_err(Failed::Old)?;
+                self.new.write(run.offset, &buffer, Durability::Buffered).await.map_err(Failed::New)?;
                 copied += page - first;
             } else if before {
-                self.new.write_zeroes(run, Durability::Buffered).await?;
+                self.new.write_zeroes(run, Durability::Buffered).await.map_err(Failed::New)?;
             }
         }
         Ok(copied)
@@ -337,7 +348,7 @@ impl Copied {
             let copying =
                 Copying { old: &old, new: &new.get().volume, tracking: &tracking, pace: None, progress };
             let copied = copying.some_that_changed(0).await;
-            copied.map_err(|source| converter.engine_error(source))?;
+            copied.map_err(|failed| converter.told(failed))?;
             new.close().await
         };
         in_time(event_loop, closing).await?;

@@ -173,3 +173,29 @@ fn is_served(folder: &Path) -> bool {
     let Ok(mut stream) = connect_unix_at_once(&folder.join(STATUS_SOCKET)) else { return false };
     stream.set_read_timeout(Some(ANSWER_MAX)).is_ok() && matches!(stream.read(&mut [0]), Ok(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::description::VolumeId;
+    use crate::volume::description::tests::sample;
+
+    #[test]
+    fn one_that_got_the_name_and_was_not_settled_is_taken_back_and_the_lock_is_that_of_the_file_there() {
+        let folder = tempfile::tempdir().unwrap();
+        sample().write(folder.path()).unwrap();
+        let described = Described::lock(folder.path()).unwrap();
+        let mut changed = described.description();
+        changed.id = VolumeId(8);
+        // The rename was done, and the folder's fsync failed.
+        drop(changed.rewrite(folder.path()).unwrap());
+        let failed = || VolumeError::Refused("as the drive fails".to_owned());
+        assert!(matches!(described.stays(failed()), VolumeError::Refused(_)));
+        assert_eq!(Description::read(folder.path()).unwrap().0.id, sample().id);
+        assert!(matches!(Described::lock_at_once(folder.path()), Err(VolumeError::InUse(_))));
+        // Where nothing got the name, nothing is written.
+        let now = folder.path().join(FILE_NAME).metadata().unwrap().ino();
+        described.stays(failed());
+        assert_eq!(folder.path().join(FILE_NAME).metadata().unwrap().ino(), now);
+    }
+}

@@ -548,13 +548,13 @@ fn write_new(path: &Path, text: &str) -> io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 
-    fn sample() -> Description {
+    pub(in crate::volume) fn sample() -> Description {
         let member = |path: &str| Member {
             place: path.parse().unwrap(),
             sector_bytes: 4096,

@@ -25,6 +25,7 @@ use crate::arena::{Content, DEFAULT_FOLDER};
 use crate::path_error::PathError;
 use crate::remedy::Remedy;
 use crate::volume::VolumeError;
+use crate::volume::convert;
 use crate::volume::description::{Description, VolumeId};
 
 /// How a copy ends that is made where an arena is moved.
@@ -281,7 +282,10 @@ impl FoundArena {
                 self.writes = Some(ArenaContents::of(&seen).map_or(0, |held| held.writes));
                 let home = Home::parse(&seen.note());
                 self.judge_home(file);
-                self.whereabouts(volume, home.as_ref())
+                match home.as_ref().is_some_and(is_of_conversion) {
+                    true => ArenaState::Void,
+                    false => self.whereabouts(volume, home.as_ref()),
+                }
             }
         };
     }
@@ -373,6 +377,13 @@ impl FoundArena {
             }
         }
     }
+}
+
+/// Whether it was made for a conversion that came to nothing: what it holds is a copy.
+fn is_of_conversion(home: &Home) -> bool {
+    let name = home.at.as_deref().and_then(|at| Path::new(OsStr::from_bytes(at)).file_name());
+    home.kind() == "folder"
+        && name.is_some_and(|name| name.as_bytes().starts_with(convert::PREFIX.as_bytes()))
 }
 
 /// Whether the file at `home` is a member of the volume that is described beside it.
