@@ -83,7 +83,15 @@ fn a_volume_gets_another_layout_while_programs_use_the_files_on_it() {
     let volume = Volume::create(&scene, FLAGS);
     let mounted = MountedVolume::mount(&volume, "");
     let (is_over, synced) = (AtomicBool::new(false), AtomicU64::new(0));
+    /// Whatever becomes of the story, its programs end.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     thread::scope(|threads| {
+        let _over = Over(&is_over);
         threads.spawn(|| {
             let mut journal = File::create(mounted.at("journal")).unwrap();
             while !is_over.load(Ordering::Relaxed) {
@@ -114,7 +122,6 @@ fn a_volume_gets_another_layout_while_programs_use_the_files_on_it() {
         ] {
             says(&scene.done(line).stdout, &["from now on"]);
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     let entries = synced.into_inner();
     let expected: Vec<u8> = (0..entries).flat_map(u64::to_le_bytes).collect();

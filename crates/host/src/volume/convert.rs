@@ -176,17 +176,16 @@ pub fn plan_conversion(
     if request.logs.is_empty() && !request.log_on_members && !is_on_device {
         request.logs = logs;
     }
+    if let Some(place) = request.members.iter().chain(&request.logs).find(|place| is_on_volume(place, &at)) {
+        return Err(VolumeError::Refused(format!(
+            "{place}: it is on the file system of this very volume, which would wait for itself; name another place"
+        )));
+    }
     let plan = request.plan()?;
     let is_inside = |place: &Place| place.path().is_some_and(|path| path.starts_with(&request.folder));
     if let Some(planned) = plan.places().find(|planned| is_inside(&planned.place)) {
         return Err(VolumeError::Refused(format!(
             "{} is in a folder that the conversion removes at its end; name another place",
-            planned.place
-        )));
-    }
-    if let Some(planned) = plan.places().find(|planned| is_on_volume(&planned.place, &at)) {
-        return Err(VolumeError::Refused(format!(
-            "{}: it is on the file system of this very volume, which would wait for itself; name another place",
             planned.place
         )));
     }
