@@ -33,7 +33,7 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "10s")]
     pub(crate) answer_max: f64,
 
-    /// Bytes that a rebuild copies in a second, at most
+    /// Bytes that a rebuild, or a conversion while the volume is served, copies in a second, at most
     #[arg(long, value_name = "RATE", value_parser = units::rate, default_value = "64MiB/s")]
     pub(crate) rebuild_rate: f64,
 

@@ -14,7 +14,10 @@
 //!
 //! 1. A round is decided by the time between requests, which is what the client gets: waits on either side count.
 //! 2. Looking is chosen where it won [`WINS_MIN`] of [`PAIRS`] pairs by a twentieth. Where nothing is gained, the loop sleeps.
-//! 3. Of a client's requests, one in sixteen at the most is served the slower way.
+//! 3. Looking ends at once where the client's requests come late again and again ([`LATE_MAX`] in a round): a look saves next to
+//!    nothing then, and may be what keeps the client from a processor. The scheduler can leave it there for as long as the loop
+//!    looks, and for a while after that, so that a trial finds both ways slow.
+//! 4. Of a client's requests, one in sixteen at the most is served the slower way.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -29,6 +32,12 @@ const WINS_MIN: u32 = 5;
 /// Requests from one decision to the next trial.
 const SETTLED: u32 = 8 * 2 * PAIRS * ROUND;
 
+/// A request that comes so long after the one before is late: many times what a look saves.
+const LATE: Duration = Duration::from_millis(2);
+
+/// Late requests of a round, at most, as long as the loop looks.
+const LATE_MAX: u32 = 2;
+
 /// The longest time between two requests that counts: behind that, the client did something else.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
@@ -38,6 +47,9 @@ pub(super) struct Trial {
     stage: Stage,
     /// When the client asked last.
     last: Option<Instant>,
+    /// Requests that the loop looked for of late, and which of them were late.
+    looked: u32,
+    late: u32,
 }
 
 #[derive(Debug)]
@@ -61,7 +73,7 @@ struct Rounds {
 
 impl Trial {
     pub(super) fn new() -> Self {
-        Self { stage: Stage::Trying(Rounds::default()), last: None }
+        Self { stage: Stage::Trying(Rounds::default()), last: None, looked: 0, late: 0 }
     }
 
     /// Whether the loop looks for drives now.
@@ -75,6 +87,11 @@ impl Trial {
     /// The client asks, and nobody else did since it asked last.
     pub(super) fn note_request(&mut self, now: Instant) {
         let since = self.last.replace(now).map(|last| now.duration_since(last).min(PAUSE_MAX));
+        if self.looks() && since.is_some_and(|since| self.are_late(since)) {
+            self.stage = Stage::Settled { looks: false, left: SETTLED };
+            (self.looked, self.late) = (0, 0);
+            return;
+        }
         match &mut self.stage {
             Stage::Settled { left: 0, .. } => self.stage = Stage::Trying(Rounds::default()),
             Stage::Settled { left, .. } => *left -= 1,
@@ -84,6 +101,16 @@ impl Trial {
                 }
             }
         }
+    }
+
+    /// A request that the loop looked for came so long after the one before; whether too many of late were late.
+    fn are_late(&mut self, since: Duration) -> bool {
+        if self.looked == ROUND {
+            (self.looked, self.late) = (0, 0);
+        }
+        self.looked += 1;
+        self.late += u32::from(since >= LATE);
+        self.late > LATE_MAX
     }
 
     /// Somebody else asks.
@@ -184,6 +211,20 @@ mod tests {
         client.looking = Duration::from_micros(110);
         client.ask(&mut trial, SETTLED + TRIAL + 2);
         assert!(trial.looks());
+    }
+
+    #[test]
+    fn a_client_that_is_kept_from_a_processor_is_looked_for_no_more() {
+        let mut trial = Trial::new();
+        // The scheduler leaves it there: both ways are as slow, as long as any look is made.
+        let mut client = Client::new(4000, 4000);
+        let looked = client.ask(&mut trial, TRIAL);
+        assert!(looked <= LATE_MAX + 2, "{looked}");
+        client.sleeping = Duration::from_micros(160);
+        assert_eq!(client.ask(&mut trial, SETTLED - TRIAL), 0);
+        // Later it is tried again, and does not last.
+        let looked = client.ask(&mut trial, 10 * SETTLED);
+        assert!(looked <= 10 * (LATE_MAX + 2), "{looked}");
     }
 
     #[test]
