@@ -7,7 +7,8 @@
 //!   timers    in the order in which they fire             environment: time, sleep, spawn, chance
 //!   foreign   what other threads have for the loop          remote: their handle
 //!   reactor   operations under way, and what they hold
-//!     uring   one io_uring_enter a turn; spin: a look before it sleeps; trial: whether that gains
+//!     uring   one io_uring_enter a turn; spin: a look before it sleeps; trial: whether that gains; idle: whether a
+//!             processor is idle for it
 //!     threads workers and epoll, where io_uring is forbidden
 //!   ops       what tasks can ask for
 //!   buffer, pool, slot   memory that is the kernel's meanwhile
@@ -24,6 +25,7 @@
 mod buffer;
 mod environment;
 mod foreign;
+mod idle;
 mod ops;
 pub mod pool;
 mod reactor;

@@ -76,11 +76,12 @@ enum Askers {
 }
 
 impl Spin {
-    pub(super) fn new() -> Self {
+    /// `has_idle` tells whether a processor was idle from the last question to this one.
+    pub(super) fn new(has_idle: impl FnMut(Instant) -> Option<bool> + 'static) -> Self {
         Self {
             for_clients: Looks::new(),
             for_drives: Looks::new(),
-            trial: Trial::new(),
+            trial: Trial::new(has_idle),
             awake_since: None,
             askers: Askers::Nobody,
             last_asker: 0,
@@ -215,6 +216,11 @@ mod tests {
 
     const NO_LIMIT: Duration = Duration::MAX;
 
+    /// One of which a client that asks alone gains.
+    fn looking() -> Spin {
+        Spin { trial: Trial::decided(), ..Spin::new(|_| None) }
+    }
+
     /// Looks in vain before that many sleeps, where it may pay.
     fn vain_looks(spin: &mut Spin, awaited: Awaited, sleeps: u32) -> u32 {
         let looks = (0..sleeps).filter(|_| spin.pays(awaited) && !spin.look(awaited, NO_LIMIT, || false));
@@ -227,14 +233,14 @@ mod tests {
 
     #[test]
     fn who_looks_in_vain_stops_looking_for_longer_each_time() {
-        let mut spin = Spin::new();
+        let mut spin = Spin::new(|_| None);
         let looks = vain_looks(&mut spin, Awaited::Client, 10_000);
         assert!((VAIN_MAX..VAIN_MAX + 10).contains(&looks), "{looks}");
     }
 
     #[test]
     fn who_finds_something_goes_on_looking_and_ends_at_once() {
-        let mut spin = Spin::new();
+        let mut spin = Spin::new(|_| None);
         for _ in 0..10_000 {
             let mut checks = 0;
             assert!(spin.pays(Awaited::Client));
@@ -248,7 +254,7 @@ mod tests {
 
     #[test]
     fn drives_are_looked_for_while_one_client_asks_alone() {
-        let mut spin = Spin::new();
+        let mut spin = looking();
         assert!(!spin.pays(Awaited::Drive), "nobody asks");
         ask(&mut spin, &[7]);
         spin.note_wait(SLEEP_MIN);
@@ -261,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_look_that_a_timer_ends_is_not_one_in_vain() {
-        let mut spin = Spin::new();
+        let mut spin = Spin::new(|_| None);
         for _ in 0..1000 {
             assert!(spin.pays(Awaited::Client));
             assert!(!spin.look(Awaited::Client, Duration::from_nanos(1), || false));
@@ -271,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_slow_drive_ends_the_looks_for_drives_alone() {
-        let mut spin = Spin::new();
+        let mut spin = looking();
         ask(&mut spin, &[7]);
         let mut looks = 0;
         for _ in 0..1000 {
@@ -286,7 +292,7 @@ mod tests {
 
     #[test]
     fn who_is_kept_awake_by_several_sleeps_now_and_then() {
-        let mut spin = Spin::new();
+        let mut spin = Spin::new(|_| None);
         let mut now = Instant::now();
         let mut later = |after: Duration| {
             now += after;

@@ -17,7 +17,9 @@
 //! 3. Looking ends at once where the client's requests come late again and again ([`LATE_MAX`] in a round): a look saves next to
 //!    nothing then, and may be what keeps the client from a processor. The scheduler can leave it there for as long as the loop
 //!    looks, and for a while after that, so that a trial finds both ways slow.
-//! 4. Of a client's requests, one in sixteen at the most is served the slower way.
+//! 4. A trial begins only where a processor was idle of late (`idle`): beside another program looks of a few milliseconds may put the
+//!    client on that program's processor, where the scheduler leaves it.
+//! 5. Of a client's requests, one in sixteen at the most is served the slower way.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -28,6 +30,9 @@ const ROUND: u32 = 32;
 /// Pairs of rounds, one with looks and one without, and how many of them looking must win.
 const PAIRS: u32 = 8;
 const WINS_MIN: u32 = 5;
+
+/// Requests before the first trial, and before a processor is looked for again.
+const BEFORE: u32 = 2 * PAIRS * ROUND;
 
 /// Requests from one decision to the next trial.
 const SETTLED: u32 = 8 * 2 * PAIRS * ROUND;
@@ -42,9 +47,10 @@ const LATE_MAX: u32 = 2;
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// Both ways, tried in turns.
-#[derive(Debug)]
 pub(super) struct Trial {
     stage: Stage,
+    /// Whether a processor was idle of late, where that is known.
+    has_idle: Box<dyn FnMut(Instant) -> Option<bool>>,
     /// When the client asked last.
     last: Option<Instant>,
     /// Requests that the loop looked for of late, and which of them were late.
@@ -72,8 +78,17 @@ struct Rounds {
 }
 
 impl Trial {
-    pub(super) fn new() -> Self {
-        Self { stage: Stage::Trying(Rounds::default()), last: None, looked: 0, late: 0 }
+    /// `has_idle` tells whether a processor was idle from the last question to this one.
+    pub(super) fn new(has_idle: impl FnMut(Instant) -> Option<bool> + 'static) -> Self {
+        let stage = Stage::Settled { looks: false, left: BEFORE };
+        Self { stage, has_idle: Box::new(has_idle), last: None, looked: 0, late: 0 }
+    }
+
+    /// One that was decided for looking.
+    #[cfg(test)]
+    pub(super) fn decided() -> Self {
+        let stage = Stage::Settled { looks: true, left: u32::MAX };
+        Self { stage, ..Self::new(|_| None) }
     }
 
     /// Whether the loop looks for drives now.
@@ -93,7 +108,14 @@ impl Trial {
             return;
         }
         match &mut self.stage {
-            Stage::Settled { left: 0, .. } => self.stage = Stage::Trying(Rounds::default()),
+            Stage::Settled { left: 0, looks } => {
+                // A loop that looks uses up a processor by itself.
+                let has_idle = (self.has_idle)(now);
+                self.stage = match *looks || has_idle == Some(true) {
+                    true => Stage::Trying(Rounds::default()),
+                    false => Stage::Settled { looks: false, left: BEFORE },
+                };
+            }
             Stage::Settled { left, .. } => *left -= 1,
             Stage::Trying(rounds) => {
                 if let Some(looks) = since.and_then(|since| rounds.note(since)) {
@@ -158,6 +180,13 @@ mod tests {
 
     const TRIAL: u32 = 2 * PAIRS * ROUND;
 
+    /// One that has waited, beside an idle processor.
+    fn trial() -> Trial {
+        let mut trial = Trial::new(|_| Some(true));
+        trial.stage = Stage::Trying(Rounds::default());
+        trial
+    }
+
     /// A client that is answered after so long where the loop looks, and where it sleeps.
     struct Client {
         looking: Duration,
@@ -188,7 +217,7 @@ mod tests {
         for (looking_us, sleeping_us, looks) in
             [(110, 160, true), (160, 110, false), (150, 150, false), (145, 150, false)]
         {
-            let mut trial = Trial::new();
+            let mut trial = trial();
             let mut client = Client::new(looking_us, sleeping_us);
             client.ask(&mut trial, TRIAL + 1);
             assert_eq!(trial.looks(), looks, "{looking_us} us or {sleeping_us} us");
@@ -201,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_changes_is_noticed_by_the_next_trial() {
-        let mut trial = Trial::new();
+        let mut trial = trial();
         let mut client = Client::new(110, 160);
         client.ask(&mut trial, TRIAL + 1);
         assert!(trial.looks());
@@ -214,8 +243,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_tried_where_no_processor_is_idle_or_nobody_knows() {
+        let mut client = Client::new(110, 160);
+        for answer in [None, Some(false)] {
+            let mut trial = Trial::new(move |_| answer);
+            assert_eq!(client.ask(&mut trial, 3 * SETTLED), 0, "{answer:?}");
+        }
+        let mut trial = Trial::new(|_| Some(true));
+        assert_eq!(client.ask(&mut trial, BEFORE + 1), 0, "not before it has waited for a while");
+        client.ask(&mut trial, TRIAL + 1);
+        assert!(trial.looks());
+    }
+
+    #[test]
     fn a_client_that_is_kept_from_a_processor_is_looked_for_no_more() {
-        let mut trial = Trial::new();
+        let mut trial = trial();
         // The scheduler leaves it there: both ways are as slow, as long as any look is made.
         let mut client = Client::new(4000, 4000);
         let looked = client.ask(&mut trial, TRIAL);
@@ -230,7 +272,7 @@ mod tests {
     #[test]
     fn one_long_wait_in_each_trial_decides_nothing() {
         for waits_at in (0..TRIAL).step_by(7) {
-            let mut trial = Trial::new();
+            let mut trial = trial();
             let mut client = Client::new(110, 160);
             client.ask(&mut trial, waits_at);
             client.now += Duration::from_secs(3600);
@@ -241,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_passes_while_another_asks_does_not_count() {
-        let mut trial = Trial::new();
+        let mut trial = trial();
         let mut client = Client::new(110, 160);
         for _ in 0..TRIAL {
             client.ask(&mut trial, 2);

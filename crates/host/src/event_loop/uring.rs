@@ -17,6 +17,7 @@ use io_uring::{Builder, IoUring, Parameters, Submitter, cqueue, opcode, squeue, 
 
 use super::buffer::Memory;
 use super::foreign::Foreign;
+use super::idle::Idle;
 use super::request::{Completion, Request, SlotCommand, Sync, Wait};
 use super::slot::PARTS;
 use super::spin::{Awaited, Spin};
@@ -91,6 +92,7 @@ impl Uring {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         let sparse = ring.submitter().register_buffers_sparse(u32::from(REGISTERED_MAX));
+        let mut idle = Idle::of_machine();
         let free_places = if sparse.is_ok() { (0..REGISTERED_MAX).rev().collect() } else { Vec::new() };
         Ok(Self {
             ring,
@@ -99,7 +101,7 @@ impl Uring {
             event_is_told_again: true,
             free_places,
             backlog: VecDeque::new(),
-            spin: Spin::new(),
+            spin: Spin::new(move |now| idle.is_there(now)),
         })
     }
 
