@@ -398,8 +398,11 @@ impl Converter {
         match self.described.change(|now| now.clone_from(before)) {
             Ok(()) => why,
             Err(error) => {
+                let members = before.members.iter().chain(&before.logs).map(|member| member.place.quoted());
                 let lost = format!(
-                    "volume.toml names members that are not in use, and cannot be corrected: {error}"
+                    "volume.toml names members that cannot be opened, and cannot be corrected ({error}): have it name {} again \
+                     before the next start",
+                    members.collect::<Vec<_>>().join(" ")
                 );
                 self.switched.now().fail(&lost);
                 VolumeError::Undescribed(format!("{why}; {lost}"))

@@ -14,10 +14,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use evenkeel_engine::device::Extent;
+
 use super::LocalVolume;
 use super::changed_pages::ChangedPages;
 use crate::wait::Notify;
-use evenkeel_engine::device::Extent;
 
 /// A volume that can be switched. A clone is another handle to the same.
 #[derive(Clone)]
