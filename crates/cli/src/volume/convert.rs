@@ -14,7 +14,7 @@ use evenkeel_host::volume::{LockedVolume, VolumeError};
 use evenkeel_measure::report::format;
 
 use super::create::{request, told};
-use super::{event_loop, interruptible, progress_bar, quoted, show, stop_signals};
+use super::{event_loop, interruptible, locked_or_served, progress_bar, quoted, show, stop_signals};
 use crate::args::ConvertArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -22,14 +22,7 @@ use crate::stdout::{say, shown};
 /// Gives a volume another layout, or says what that would take.
 pub(crate) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let nobody_else_does = Replacing::begin(&args.volume, "convert the volume")?;
-    let (locked, before) = match LockedVolume::lock(&args.volume) {
-        Ok(locked) => {
-            let before = locked.description();
-            (Some(locked), before)
-        }
-        Err(VolumeError::InUse(_)) => (None, Description::read(&args.volume)?.0),
-        Err(error) => return Err(error.into()),
-    };
+    let (locked, before) = locked_or_served(&args.volume)?;
     let request = request(&args.volume, before.size_bytes, args.layout, &args.members)?;
     let (planned, plan) = plan_conversion(&args.volume, &before, &request)?;
     let shown_request = Request { folder: args.volume.clone(), ..planned };

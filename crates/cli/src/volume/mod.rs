@@ -187,6 +187,18 @@ fn show(bar: &ProgressBar, doing: &str, done: u64, all: u64) {
     bar.set_position(done);
 }
 
+/// The volume, locked, where no other process has it; and what its folder says of it.
+fn locked_or_served(volume: &Path) -> Result<(Option<LockedVolume>, Description), Failure> {
+    match LockedVolume::lock(volume) {
+        Ok(locked) => {
+            let description = locked.description();
+            Ok((Some(locked), description))
+        }
+        Err(VolumeError::InUse(_)) => Ok((None, Description::read(volume)?.0)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The signals at which work is given up.
 fn stop_signals(event_loop: &Loop) -> Result<Signals, Failure> {
     let signals = event_loop.signals(&STOP_SIGNALS);

@@ -2,13 +2,12 @@
 
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals};
 use evenkeel_host::service::control;
-use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::replace::{Prepared, Replacement, Replacing, Wish, replace_unserved};
 use evenkeel_host::volume::slot::Slot;
 use evenkeel_host::volume::{LockedVolume, VolumeError};
 
 use super::create::in_memory;
-use super::{event_loop, interruptible, progress_bar, quoted, stop_signals};
+use super::{event_loop, interruptible, locked_or_served, progress_bar, quoted, stop_signals};
 use crate::args::ReplaceArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -17,14 +16,7 @@ use crate::stdout::{say, shown};
 pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
     let _nobody_else_does = Replacing::begin(&args.volume, format_args!("replace {}", args.old))?;
     // Until it is done, unless a server does it: nobody else opens the volume, or replaces the same.
-    let (locked, description) = match LockedVolume::lock(&args.volume) {
-        Ok(locked) => {
-            let description = locked.description();
-            (Some(locked), description)
-        }
-        Err(VolumeError::InUse(_)) => (None, Description::read(&args.volume)?.0),
-        Err(error) => return Err(error.into()),
-    };
+    let (locked, description) = locked_or_served(&args.volume)?;
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
     let signals = stop_signals(&handle)?;

@@ -1,4 +1,5 @@
-//! How many processors were idle of late.
+//! Whether processors were idle of late. `conditions/cpu.rs` reads more of the same for measurements; here a busy loop asks, and
+//! nothing is opened or allocated for it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -17,6 +17,10 @@ use evenkeel_engine::volume::Volume;
 /// Pages that one question about allocation looks at: the answer may end early, other requests do not wait.
 const ALLOCATION_PAGES_MAX: u64 = 16 << 10;
 
+/// Bytes that are zeroed before others have their turn: pages without contents are passed over in no time, but a volume may
+/// have many.
+pub(super) const ZEROED_AT_ONCE_BYTES: u64 = 8 << 20;
+
 /// A request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}: errno {errno}")]

@@ -5,12 +5,9 @@ use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_ext2::StoreError;
 use evenkeel_ext2::store::{Change, CommitLimits, Store};
 
-use super::device::{RequestError, ServedDevice};
+use super::device::{RequestError, ServedDevice, ZEROED_AT_ONCE_BYTES};
 use crate::volume::changed_pages::ChangedPages;
 use crate::volume::switched::SwitchedVolume;
-
-/// Bytes that are zeroed by one request under way.
-const ZEROED_AT_ONCE_BYTES: u64 = 8 << 20;
 
 impl ServedDevice for SwitchedVolume {
     fn size_bytes(&self) -> u64 {

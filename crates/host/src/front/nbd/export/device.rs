@@ -5,12 +5,8 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 
 use super::{BlockSizes, Export};
-use crate::front::device::{RequestError, ServedDevice};
+use crate::front::device::{RequestError, ServedDevice, ZEROED_AT_ONCE_BYTES};
 use crate::wait::{Turn, yield_now};
-
-/// Bytes that are zeroed before others have their turn: pages without contents are passed over in no time, but a
-/// volume may have many.
-const ZEROED_AT_ONCE_BYTES: u64 = 8 << 20;
 
 /// A device under a name.
 #[derive(Clone)]
