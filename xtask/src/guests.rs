@@ -6,18 +6,19 @@
 //! 2. A guest is cut by killing QEMU, in every other round with the server of the volume right after it.
 //! 3. What cannot be had here is a `skipped: REASON`, and no failure.
 
-mod initramfs;
+pub(crate) mod initramfs;
+pub(crate) mod machine;
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use crate::run::{self, Failure, Outcome, context};
+use initramfs::Contents;
+use machine::{Kernel, Running, said_by};
 
 /// Rounds unless told otherwise.
 const ROUNDS: u64 = 4;
@@ -39,15 +40,18 @@ const NEEDS: &[(&str, &str)] = &[
     ("libnbd-bin", "nbdcopy"),
 ];
 
-/// A process that ends with this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _gone_already_is_fine = self.0.kill();
-        let _no_zombie = self.0.wait();
-    }
-}
+/// What a guest does once it is up. Its numbers come from the kernel's command line, as variables of the first process.
+const WORK: &str = r#"/nbd-client 10.0.2.2 "$port" /dev/nbd0 2>&1
+echo "attached $(blockdev --getsize64 /dev/nbd0) bytes"
+while :; do
+    number=$((number + 1))
+    place=$((number * 7919 % places))
+    printf '%-4096s' "write $number at $place" |
+        dd of=/dev/nbd0 bs=4096 seek="$place" count=1 iflag=fullblock conv=notrunc,fsync 2>/tmp.err ||
+        { cat /tmp.err; reboot -f; }
+    echo "durable $number"
+done
+"#;
 
 /// What is asked of `guests`.
 #[derive(Debug, clap::Args)]
@@ -67,11 +71,11 @@ pub(crate) fn main(args: &Args) -> Outcome {
     let rounds = args.rounds;
     let folder = run::workspace_root().join("target/guests");
     fs::create_dir_all(&folder).map_err(context(format!("cannot make {}", folder.display())))?;
-    if let Err(why) = get_programs() {
+    if let Err(why) = machine::get_programs(NEEDS) {
         println!("skipped: {why}");
         return Ok(());
     }
-    let kernel = match get_kernel(&folder) {
+    let kernel = match machine::get_kernel(&folder) {
         Ok(kernel) => kernel,
         Err(why) => {
             println!("skipped: {why}");
@@ -79,60 +83,12 @@ pub(crate) fn main(args: &Args) -> Outcome {
         }
     };
     let image = folder.join("initramfs");
-    fs::write(&image, initramfs::image(&kernel)?)
+    let contents =
+        Contents { work: WORK, modules: &[], programs: &[("nbd-client", initramfs::found("nbd-client")?)] };
+    fs::write(&image, initramfs::image(&kernel, &contents)?)
         .map_err(context(format!("cannot write {}", image.display())))?;
     run::run(run::cargo(&["build", "--locked", "--quiet", "-p", "evenkeel"]).stdin(Stdio::null()))?;
     cut(&folder, &kernel, &image, rounds)
-}
-
-/// What is installed, or is by now; why not, if so.
-fn get_programs() -> Result<(), String> {
-    let missing =
-        || NEEDS.iter().filter(|(_, program)| !run::has_program(program)).map(|(package, _)| *package);
-    if evenkeel_host::program::is_root() && run::has_program("apt-get") && missing().next().is_some() {
-        let mut install = run::system("apt-get", &["install", "--yes", "--no-install-recommends"]);
-        let _what_is_missing_is_named = run::status(install.args(missing()).stdin(Stdio::null()));
-    }
-    let missing: Vec<&str> = missing().collect();
-    match missing[..] {
-        [] => Ok(()),
-        _ => Err(format!("no guests without {}", missing.join(", "))),
-    }
-}
-
-/// Debian's kernel, unpacked.
-pub(crate) struct Kernel {
-    image: PathBuf,
-    modules: PathBuf,
-}
-
-fn get_kernel(folder: &Path) -> Result<Kernel, String> {
-    let output = |program: &str, args: &[&str]| {
-        let ran = run::system(program, args).current_dir(folder).stdin(Stdio::null()).output();
-        let ran = ran.map_err(|error| format!("no kernel for guests: cannot run {program}: {error}"))?;
-        match ran.status.success() {
-            true => Ok(String::from_utf8_lossy(&ran.stdout).into_owned()),
-            false => Err(format!("no kernel for guests: {program} {} failed", args.join(" "))),
-        }
-    };
-    let depends = output("apt-cache", &["depends", "linux-image-amd64"])?;
-    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
-    let version = package.ok_or("no kernel for guests: apt-get knows no linux-image-amd64 for it")?;
-    let root = folder.join("kernel");
-    let kernel = Kernel {
-        image: root.join(format!("boot/vmlinuz-{version}")),
-        modules: root.join(format!("lib/modules/{version}/kernel")),
-    };
-    if kernel.image.exists() {
-        return Ok(kernel);
-    }
-    output("apt-get", &["download", &format!("linux-image-{version}")])?;
-    let packages = fs::read_dir(folder).map_err(|error| error.to_string())?.flatten();
-    let names = packages.filter_map(|entry| entry.file_name().into_string().ok());
-    let is_it = |name: &String| name.starts_with(&format!("linux-image-{version}_"));
-    let name = names.into_iter().find(is_it).ok_or("no kernel for guests: apt-get downloaded none")?;
-    output("dpkg-deb", &["--extract", &name, "kernel"])?;
-    Ok(kernel)
 }
 
 /// What is known of the places that guests wrote to: the number of the write that is durable there, or one of two.
@@ -273,31 +229,12 @@ fn serve(path: &str) -> Outcome<(Running, u16)> {
 /// A guest that writes what comes after `number`, and the lines that it says.
 fn boot(kernel: &Kernel, image: &Path, port: u16, number: u64) -> Outcome<(Running, Receiver<String>)> {
     let append = format!("console=ttyS0 quiet panic=-1 port={port} number={number} places={PLACES}");
-    let (kernel, image) = (kernel.image.display().to_string(), image.display().to_string());
-    let mut qemu = run::system("qemu-system-x86_64", &["-accel", "tcg", "-m", "512", "-display", "none"]);
-    qemu.args(["-serial", "stdio", "-monitor", "none", "-no-reboot", "-nodefaults"]);
-    qemu.args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
-    qemu.args(["-kernel", &kernel, "-initrd", &image, "-append", &append]);
+    let mut qemu = machine::qemu(kernel, image, 512, &append);
     run::show(&qemu);
     let qemu = qemu.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut guest = Running(qemu.map_err(context("cannot start QEMU"))?);
     let lines = said_by(&mut guest.0)?;
     Ok((guest, lines))
-}
-
-/// The lines that a child says, which end with it.
-fn said_by(child: &mut Child) -> Outcome<Receiver<String>> {
-    let out = child.stdout.take().ok_or_else(|| Failure::Failed("a child without output".to_owned()))?;
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        let mut lines = BufReader::new(out).split(b'\n');
-        while let Some(Ok(line)) = lines.next() {
-            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                return;
-            }
-        }
-    });
-    Ok(receiver)
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Kernel;
+use super::machine::Kernel;
 use crate::run::{self, Failure, Outcome, context};
 
-/// Modules; a kernel that has one built in has no file of it.
+/// Modules of every guest.
 const MODULES: &[&str] = &[
     "drivers/virtio/virtio.ko",
     "drivers/virtio/virtio_ring.ko",
@@ -20,8 +20,8 @@ const MODULES: &[&str] = &[
     "drivers/block/nbd.ko",
 ];
 
-/// What a guest does. Its numbers come from the kernel's command line, as variables of the first process.
-const INIT: &str = r#"#!/bin/busybox sh
+/// What every guest does first.
+const START: &str = r#"#!/bin/busybox sh
 /bin/busybox mkdir -p /dev /proc /sys /sbin /usr/bin /usr/sbin
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -35,16 +35,6 @@ done
 ip link set lo up
 ip address add 10.0.2.15/24 dev eth0
 ip link set eth0 up
-/nbd-client 10.0.2.2 "$port" /dev/nbd0 2>&1
-echo "attached $(blockdev --getsize64 /dev/nbd0) bytes"
-while :; do
-    number=$((number + 1))
-    place=$((number * 7919 % places))
-    printf '%-4096s' "write $number at $place" |
-        dd of=/dev/nbd0 bs=4096 seek="$place" count=1 iflag=fullblock conv=notrunc,fsync 2>/tmp.err ||
-        { cat /tmp.err; reboot -f; }
-    echo "durable $number"
-done
 "#;
 
 /// Bytes of the archive's header, its name, and of what follows, are each a multiple of this.
@@ -95,17 +85,31 @@ impl Archive {
     }
 }
 
+/// What a guest has beside its kernel and busybox.
+pub(crate) struct Contents<'a> {
+    /// What the first process, a script of busybox, does once devices and network are there.
+    pub(crate) work: &'a str,
+    /// Files below the kernel's folder of modules, beside those of devices and network. A kernel that has one built in has
+    /// no file of it.
+    pub(crate) modules: &'a [&'a str],
+    /// Programs by their path in the guest, and where they are here. What they load comes along.
+    pub(crate) programs: &'a [(&'a str, PathBuf)],
+}
+
 /// The archive for guests with this kernel.
-pub(super) fn image(kernel: &Kernel) -> Outcome<Vec<u8>> {
+pub(crate) fn image(kernel: &Kernel, contents: &Contents<'_>) -> Outcome<Vec<u8>> {
     let mut archive = Archive::default();
-    archive.file("init", INIT.as_bytes());
+    archive.file("init", [START, contents.work].concat().as_bytes());
     archive.file("bin/busybox", &read(&found("busybox")?)?);
-    let client = found("nbd-client")?;
-    archive.file("nbd-client", &read(&client)?);
-    for library in libraries(&client)? {
+    let mut needed = BTreeSet::new();
+    for (name, program) in contents.programs {
+        archive.file(name, &read(program)?);
+        needed.extend(libraries(program)?);
+    }
+    for library in needed {
         archive.file(library.trim_start_matches('/'), &read(Path::new(&library))?);
     }
-    for (number, module) in MODULES.iter().enumerate() {
+    for (number, module) in MODULES.iter().chain(contents.modules).enumerate() {
         let path = kernel.modules.join(module);
         if path.exists() {
             archive.file(&format!("modules/{number:02}.ko"), &read(&path)?);
@@ -119,7 +123,7 @@ fn read(path: &Path) -> Outcome<Vec<u8>> {
 }
 
 /// Where a program is.
-fn found(name: &str) -> Outcome<PathBuf> {
+pub(crate) fn found(name: &str) -> Outcome<PathBuf> {
     let folders = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
     let found = folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
     found.ok_or_else(|| Failure::Failed(format!("no {name} in the folders of the system")))
