@@ -7,6 +7,7 @@ mod check;
 mod fuzz;
 mod guests;
 mod loopfs;
+mod md;
 mod package;
 mod peers;
 mod planted;
@@ -60,6 +61,8 @@ enum Command {
     Synthetic(synthetic::Args),
     /// Have virtual machines write to a served volume through the kernel's NBD client, and cut them
     Guests(guests::Args),
+    /// Compare what a client sees when a member is lost and comes back, on Linux md and on evenkeel, and print tables
+    Md(md::Args),
     /// Make what a release consists of: a Debian package, a static program, man pages, completions, checksums
     Package(package::Args),
     /// Run one fuzz target, or all
@@ -84,6 +87,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Planted(args) => planted::main(&args),
         Command::Synthetic(args) => synthetic::main(&args),
         Command::Guests(args) => guests::main(&args),
+        Command::Md(args) => md::main(&args),
         Command::Package(args) => package::main(&args),
         Command::Fuzz(args) => fuzz::main(&args),
     }
