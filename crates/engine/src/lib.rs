@@ -5,6 +5,7 @@
 //!   buffer    writes acknowledged and not durable, in an arena that outlives the process
 //!   log       one sequence of records; group commit
 //!   home      the pages in place, their sums, the frames in memory
+//! conversion  a volume becomes another one while its clients go on
 //! layout    what lies below a volume: where its pages are, and where its journal is
 //!   single    one drive, or two
 //!   mirror    pages on the members of a ring; the journal on log devices, or on the members
@@ -19,6 +20,7 @@
 //! [`layout::JournalStore`], drives as [`device::Device`] and the world as [`env::Env`], so that the same code runs on real drives and in virtual time.
 
 mod buffer;
+pub mod conversion;
 pub mod counters;
 pub mod device;
 pub mod env;

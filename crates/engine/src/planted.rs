@@ -69,6 +69,11 @@ impl Bug {
     pub fn needs_salvage(self) -> bool {
         self.name().starts_with("salvage-")
     }
+
+    /// Whether it is in what converts a volume that is in use.
+    pub fn needs_conversion(self) -> bool {
+        self.name().starts_with("conversion-")
+    }
 }
 
 crate::planted_bugs! {
@@ -265,6 +270,20 @@ crate::planted_bugs! {
     OnePieceSaid = "one-piece-said",
     /// A page that changed while a checkpoint let others have their turn goes home as it is by then.
     YieldTakesChanged = "yield-takes-changed",
+    /// What changed last before a volume is switched is not copied.
+    ConversionLeavesTheLast = "conversion-leaves-the-last",
+    /// A page counts as copied though it was written while it was.
+    ConversionUnmarksBehind = "conversion-unmarks-behind",
+    /// What was zeroed after it was copied keeps its copy.
+    ConversionLeavesZeroed = "conversion-leaves-zeroed",
+    /// A commit is marked as its first range only.
+    ConversionMarksOneRange = "conversion-marks-one-range",
+    /// A volume is held as soon as it is to be, whatever is under way.
+    ConversionHoldsAtOnce = "conversion-holds-at-once",
+    /// A ring is closed while something is under way on its members, and opened again.
+    ConversionRingAtWork = "conversion-ring-at-work",
+    /// A page is marked when its write begins, and not when it ends.
+    ConversionMarksAhead = "conversion-marks-ahead",
     /// What the system has in memory of the device is not compared with its sum.
     CachedUnchecked = "cached-unchecked",
     /// A member of a ring that failed goes on taking part.

@@ -132,10 +132,10 @@ impl Grower {
             workload.env.sleep(self.random.below(most_ns)).await;
             let next = known.acknowledged.get() + 1;
             let grown = async {
-                let needed_bytes = workload.volume.plan_growth(known.sizes[next])?.home_bytes;
+                let needed_bytes = workload.volume.now().plan_growth(known.sizes[next])?.home_bytes;
                 make_room(needed_bytes, &mut self.random);
                 known.tried.set(next);
-                workload.volume.grow(known.sizes[next]).await
+                workload.volume.now().grow(known.sizes[next]).await
             };
             let grown = grown.await;
             if workload.env.is_stopped() {
@@ -148,7 +148,7 @@ impl Grower {
                 }
                 Err(error) => {
                     known.tried.set(known.acknowledged.get());
-                    judge_refusal(&error).and_then(|()| self.known.found(workload.volume.size_bytes()))
+                    judge_refusal(&error).and_then(|()| self.known.found(workload.volume.now().size_bytes()))
                 }
             };
             if let Err(violation) = judged {

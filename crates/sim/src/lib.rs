@@ -14,6 +14,7 @@
 
 pub mod arena;
 pub mod caught;
+pub mod conversion;
 pub mod cuts;
 pub mod damage;
 pub mod drive;

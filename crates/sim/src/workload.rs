@@ -20,7 +20,7 @@ use crate::executor::SimEnv;
 use crate::oracle::{Fill, Oracle, Violation};
 use crate::places::Places;
 use crate::random::Random;
-use crate::testbed::{Testbed, VolumeOn};
+use crate::testbed::{SwitchedOn, Testbed};
 
 /// Of a hundred actions, those that are reads.
 const READS: std::ops::Range<u64> = 86..97;
@@ -51,8 +51,8 @@ pub struct Habits {
 
 /// What all clients share.
 pub struct Workload<T: Testbed> {
-    /// The volume under test.
-    pub volume: VolumeOn<T>,
+    /// The volume under test, as servers have it: another one may take its place.
+    pub volume: SwitchedOn<T>,
     /// What it may hold.
     pub oracle: Rc<RefCell<Oracle>>,
     /// The first violation seen.
@@ -73,7 +73,7 @@ impl<T: Testbed> Workload<T> {
     pub async fn client(&self, number: u64, mut random: Random) {
         for _ in 0..self.habits.operations {
             let action = random.below(100);
-            let had_failed = self.volume.failure().is_some();
+            let had_failed = self.volume.now().failure().is_some();
             let done = self.operation(action, number, &mut random).await;
             if self.env.is_stopped() || self.violation.borrow().is_some() {
                 return;
@@ -95,7 +95,7 @@ impl<T: Testbed> Workload<T> {
 
     /// Where they work now: on as much of it as the volume has, which may grow.
     fn places(&self) -> Places {
-        self.habits.places.within(self.volume.size_bytes())
+        self.habits.places.within(self.volume.now().size_bytes())
     }
 
     fn accuse(&self, what: String) {
@@ -113,8 +113,9 @@ impl<T: Testbed> Workload<T> {
             action if READS.contains(&action) => self.read(client, random).await,
             97..99 => {
                 // Memory that others want, or give back.
-                self.volume.resize_cache(1 << random.clone().below(10)).await;
-                self.volume.checkpoint().await
+                let volume = self.volume.now();
+                volume.resize_cache(1 << random.clone().below(10)).await;
+                volume.checkpoint().await
             }
             _ => self.flush_whole().await,
         }

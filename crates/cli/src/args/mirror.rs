@@ -29,7 +29,7 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "2s")]
     pub(crate) rest_max: f64,
 
-    /// How long a member or log device may take over one request before it fails
+    /// How long a member or log device may answer nothing of what it is asked before it fails
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "10s")]
     pub(crate) answer_max: f64,
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use evenkeel_host::service::events::state::{Reason, StateStatus};
-use evenkeel_host::service::status::{LogCost, Status, WaiterStatus};
+use evenkeel_host::service::status::{ConversionStatus, LogCost, Status, WaiterStatus};
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::rescue::{Deprived, deprived_process};
 use evenkeel_host::volume::{STATUS_SOCKET, has_waiting_writes, is_in_use, user_of};
@@ -115,6 +115,17 @@ fn log_cost(cost: &LogCost) -> String {
     format!("{latency} for a durable write of {bytes}{model}")
 }
 
+/// How far a conversion is.
+fn converting(ConversionStatus { doing, done_bytes, all_bytes }: &ConversionStatus) -> String {
+    // A stage of one step has nothing to measure.
+    if *all_bytes <= 1 {
+        return doing.clone();
+    }
+    let (done, all) = (*done_bytes as f64, *all_bytes as f64);
+    let share = format::percent(done / all);
+    format!("{doing}: {} of {} ({share})", format::bytes_f64(done), format::bytes_f64(all))
+}
+
 /// What `status` prints.
 pub(super) fn text(status: &Status) -> String {
     let (volume, server, counters) = (&status.volume, &status.server, &status.counters);
@@ -145,6 +156,9 @@ pub(super) fn text(status: &Status) -> String {
     );
     for (number, said) in state(&status.state).into_iter().enumerate() {
         line(if number == 0 { "state" } else { "" }, said);
+    }
+    if let Some(conversion) = &status.conversion {
+        line("converting", converting(conversion));
     }
     if let Some(tuned) = &status.tuned {
         line("tuned", shown(tune::said(tuned)));

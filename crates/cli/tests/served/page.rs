@@ -84,3 +84,28 @@ fn figures_come_to_the_page_and_members_are_drawn() {
     }
     server.stop();
 }
+
+#[test]
+fn a_conversion_is_shown_as_long_as_it_is_under_way() {
+    let program = or_skip!(browser());
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, "--size 8m --log-size 4m --buffer 1m");
+    let server = volume.serve("--http 127.0.0.1:0 --rebuild-rate 64KiB");
+    write(&volume.socket(), 0, &noise(2, 8 << 20));
+    let card = |dom: &str| {
+        dom.split("id=\"conversion-card\"").nth(1).unwrap().split("</section>").next().unwrap().to_owned()
+    };
+    let shown = |what: &str, is_there: &dyn Fn(&str) -> bool| {
+        patiently(what, || {
+            let (dom, complaints) = opened(program, &server, 390);
+            assert_eq!(complaints, "", "its scripts failed");
+            (text_of(&dom, "link") == "updated every second" && is_there(&card(&dom))).then_some(())
+        });
+    };
+    shown("a page without a conversion", &|card| card.split('>').next().unwrap().contains("hidden"));
+    let mut converting =
+        scene.command("convert disk --layout mirror --log-size 8m").stderr(Stdio::null()).spawn().unwrap();
+    shown("a conversion on the page", &|card| card.contains("copying: ") && card.contains(" of 8 MiB"));
+    server.stop();
+    assert_eq!(converting.wait().unwrap().code(), Some(2));
+}

@@ -294,6 +294,13 @@ impl<H: PageStore> Home<H> {
         in_memory.unwrap_or_else(|| self.table.sum(page) != 0)
     }
 
+    /// How many pages from this one on are known never to have been written, without a look at the device.
+    pub(crate) fn never_written(&self, page: u64) -> u64 {
+        let pages = self.table.never_written(page);
+        let frames = self.frames.borrow();
+        (page..page + pages).take_while(|&page| frames.get(page).is_none()).count() as u64
+    }
+
     /// Whether the page has contents, by the table and what is not home yet.
     pub(crate) async fn is_allocated(&self, page: u64) -> Result<bool, Error> {
         let in_memory = self.frames.borrow().get(page).map(|frame| frame.empty);

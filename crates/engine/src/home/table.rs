@@ -265,6 +265,15 @@ impl<H: PageStore> Table<H> {
         }
     }
 
+    /// How many pages from this one on belong to a table page that was never written, neither home nor in memory.
+    pub(crate) fn never_written(&self, page: u64) -> u64 {
+        let number = Self::page_for(page);
+        if self.root_sum(number) != 0 || self.pages.borrow().map.contains_key(&number) {
+            return 0;
+        }
+        (number + 1) * SUMS_PER_TABLE_PAGE - page
+    }
+
     /// What the root says of a table page.
     pub(crate) fn root_sum(&self, table_page: u64) -> u64 {
         self.root.borrow().sum(table_page)

@@ -129,7 +129,8 @@ pub trait PageStore: Replicated {
     fn begin(&self) -> impl Future<Output = Result<(), DeviceError>>;
 
     /// Everything is home, and the opening ends in order: this is the last chance to say what is known. A store that holds
-    /// no superblocks keeps `last`, that of an empty journal, for whoever finds nothing else of the volume.
+    /// no superblocks keeps `last`, that of an empty journal, for whoever finds nothing else of the volume. Nothing is under way
+    /// below after that, nor begins: whoever opens it next, in this process or another, meets nobody.
     fn end(&self, last: Option<&Superblock>) -> impl Future<Output = Result<(), DeviceError>>;
 
     /// Offers `size_bytes` from now on, as [`crate::device::Drive::enlarge`]: in all replicas, or in none.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::RingOptions;
+use super::answers::Answers;
 use super::background::Background;
 use super::drain::Drain;
 use super::gate::Gate;
@@ -99,6 +100,8 @@ pub(crate) struct Member<M> {
     pub(crate) gate: Rc<Gate>,
     pub(crate) reads_under_way: Cell<usize>,
     pub(super) background: Background,
+    /// When the device in its place answered.
+    pub(super) answers: Answers,
     /// Why it failed in this run, if it did.
     pub(crate) failure: RefCell<Option<DeviceError>>,
     /// Why the device in its place is asked to discard no more, if so.
@@ -136,6 +139,7 @@ impl<M: Drive> Member<M> {
             gate,
             reads_under_way: Cell::default(),
             background: Background::default(),
+            answers: Answers::default(),
             failure: RefCell::default(),
             discards_stopped: Cell::default(),
             failed_discards: Cell::default(),

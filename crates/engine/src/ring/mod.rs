@@ -17,6 +17,7 @@
 //! 3. Of two overlapping writes the second begins when the first has ended; bytes that are put once more, to repair or to
 //!    rebuild, never overtake or undo a write ([`copying`]).
 
+pub(crate) mod answers;
 mod auto;
 mod background;
 mod backlog;
@@ -32,6 +33,7 @@ mod rest;
 mod turns;
 mod watch;
 mod window;
+pub(crate) mod work;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -170,6 +172,8 @@ pub(crate) struct Ring<E, M> {
     /// What reads had to wait, by whether they met writes.
     tails: read_tails::ReadTails,
     pub(crate) events: Rc<Events>,
+    /// What is done in the background, and whether it ends.
+    pub(crate) work: work::Work,
     /// Something came, ended, or changed its role.
     pub(crate) changed: Rc<Notify>,
 }
@@ -230,6 +234,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             mode: Cell::new(auto::Mode::Turns),
             tails: read_tails::ReadTails::default(),
             events: Rc::default(),
+            work: work::Work::default(),
             changed: Rc::default(),
         })
     }
@@ -330,6 +335,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
 
     /// An error where nobody is left.
     pub(crate) fn check_alive(&self) -> Result<(), DeviceError> {
+        self.check_open()?;
         let mut failure = None;
         let mut needed = self.readers_min();
         for member in &self.members {

@@ -1,11 +1,12 @@
 //! What a member is asked: one request to one drive, within the time that it has to answer.
 //!
-//! 1. A member that cannot read something is not given up for it; one that does not answer is.
+//! 1. A member that cannot read something is not given up for it; one that does not answer is ([`super::answers`]).
 //! 2. A discard is a hint: a member that cannot is asked to discard no more, and is as well as before.
 
 use std::future::Future;
 use std::rc::Rc;
 
+use super::answers::Answers;
 use super::drain::Busy;
 use super::member::{Member, Role};
 use super::{EIO, ETIMEDOUT, Policy, Ring};
@@ -26,21 +27,29 @@ pub(crate) enum Change<'a> {
 }
 
 impl<E: Env, M: Drive> Ring<E, M> {
-    /// What a member answers, or that it did not within the time that it has.
+    /// What a device that nobody else asks for anything answers, or that it did not within the time that it has.
     pub(crate) async fn limited<T>(
         &self,
         answer: impl Future<Output = Result<T, DeviceError>>,
     ) -> Result<T, DeviceError> {
-        self.answered(answer).await?
+        self.answered(&Answers::default(), answer).await?
     }
 
-    /// What a member answers; an error where it does not.
-    pub(crate) async fn answered<T>(
+    /// What the member at `place` answers, which is asked for more; an error where it is silent for too long.
+    pub(crate) async fn limited_at<T>(
         &self,
+        place: usize,
+        answer: impl Future<Output = Result<T, DeviceError>>,
+    ) -> Result<T, DeviceError> {
+        self.answered(&self.members[place].answers, answer).await?
+    }
+
+    async fn answered<T>(
+        &self,
+        answers: &Answers,
         answer: impl Future<Output = Result<T, DeviceError>>,
     ) -> Result<Result<T, DeviceError>, DeviceError> {
-        let silence = self.env.sleep(self.options.answer_max_ns);
-        let answered = join::first(answer, silence).await;
+        let answered = answers.wait(&self.env, self.options.answer_max_ns, answer).await;
         answered.ok_or(DeviceError { doing: "wait for a member of the ring", errno: ETIMEDOUT })
     }
 
@@ -71,7 +80,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         let device = member.device()?;
         let under_way = UnderWay::begin(self, member);
         let (began_ns, met_writes) = (self.env.now_ns(), self.is_disturbed(member));
-        let read = self.limited(device.read(offset + self.data_offset(), into)).await;
+        let read = self.limited_at(place, device.read(offset + self.data_offset(), into)).await;
         drop(under_way);
         self.note_read(member, began_ns, met_writes, into.len());
         match read {
@@ -110,7 +119,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         match change {
             Change::Write(parts) => {
                 let busy = self.busy(place);
-                self.limited(device.write_parts(offset, parts, Durability::Buffered)).await?;
+                self.limited_at(place, device.write_parts(offset, parts, Durability::Buffered)).await?;
                 busy.took(extent.len);
                 member.written_bytes.set(member.written_bytes.get() + extent.len);
             }
@@ -126,7 +135,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         if member.discards_stopped.get().is_some() {
             return Ok(());
         }
-        let discarded = self.answered(device.discard(extent)).await?;
+        let discarded = self.answered(&member.answers, device.discard(extent)).await?;
         let Err(error) = discarded else { return Ok(()) };
         if is_planted(Bug::RingDiscardFailsMember) {
             return Err(error);
@@ -149,7 +158,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         let in_sync = self.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
         join::all(in_sync.map(|(place, member)| async move {
             let Ok(device) = member.device() else { return };
-            if let Err(error) = self.limited(device.flush(FlushScope::Whole)).await {
+            if let Err(error) = self.limited_at(place, device.flush(FlushScope::Whole)).await {
                 self.fail_device(place, &device, error);
             }
         }))

@@ -115,7 +115,7 @@ fn settle_again_and_again<L: TakesTurns>(layout: &Rc<L>, place: usize) {
     });
 }
 
-/// The layout, once a member should settle; `None` once nobody has it any more.
+/// The layout, once a member should settle; `None` once nobody has it any more, or none settles.
 #[allow(
     clippy::option_option,
     reason = "whether to go on waiting, and then whether there is anything to come"
@@ -123,6 +123,9 @@ fn settle_again_and_again<L: TakesTurns>(layout: &Rc<L>, place: usize) {
 fn settle_due<L: TakesTurns>(layout: &Weak<L>, place: usize) -> Option<Option<Rc<L>>> {
     let Some(layout) = layout.upgrade() else { return Some(None) };
     let (ring, member) = (layout.ring(), &layout.ring().members[place]);
+    if ring.work.none_settles() {
+        return Some(None);
+    }
     let is_due = !ring.keeps_turns() && member.is_in_sync() && member.gate.is_settle_due();
     is_due.then_some(Some(layout))
 }

@@ -88,6 +88,12 @@ use superblocks::Superblocks;
 use throttle::WriteKind;
 use write_back::WriteBack;
 
+/// Pages that one question about allocation looks at: others have their turn between two.
+const ALLOCATION_LOOKS_MAX: u64 = 16 << 10;
+
+/// Pages of a stretch that was never written which take as long as one of another.
+const NEVER_WRITTEN_A_LOOK: u64 = 16;
+
 /// An open volume. A clone is another handle to it.
 pub struct Volume<E, A, H, L>(Rc<Inner<E, A, H, L>>);
 
@@ -390,18 +396,25 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         }
     }
 
-    /// Whether the page at `page` times 4,096 has contents.
+    /// Whether the page at `page` times 4,096 has contents, and how many from it on are like it: one at least, and no more than
+    /// `pages_max`, which is one at least. It may end early.
     ///
     /// # Errors
     ///
     /// Those of the device.
-    pub async fn is_allocated(&self, page: u64) -> Result<bool, Error> {
+    pub async fn allocation(&self, page: u64, pages_max: u64) -> Result<(bool, u64), Error> {
         let inner = &self.0;
-        inner.check_range(page.saturating_mul(PAGE_BYTES), PAGE_BYTES)?;
-        if inner.buffer.borrow().touches(page, page + 1) {
-            return Ok(true);
+        inner.check_range(page.saturating_mul(PAGE_BYTES), pages_max.saturating_mul(PAGE_BYTES))?;
+        let (has_contents, mut pages) = inner.allocation_at(page).await?;
+        let mut looked_at = 1;
+        while pages < pages_max && looked_at < ALLOCATION_LOOKS_MAX {
+            let (like_it, more) = inner.allocation_at(page + pages).await?;
+            if like_it != has_contents {
+                break;
+            }
+            (pages, looked_at) = (pages + more, looked_at + more.div_ceil(NEVER_WRITTEN_A_LOOK));
         }
-        inner.home.is_allocated(page).await
+        Ok((has_contents, pages.min(pages_max)))
     }
 
     /// Takes everything that is committed home.
@@ -439,6 +452,18 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
 }
 
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
+    /// Whether the page has contents, and how many from it on are known to be like it.
+    async fn allocation_at(&self, page: u64) -> Result<(bool, u64), Error> {
+        if self.buffer.borrow().touches(page, page + 1) {
+            return Ok((true, 1));
+        }
+        let never_written = self.home.never_written(page);
+        if never_written > 1 && !self.buffer.borrow().touches(page, page + never_written) {
+            return Ok((false, never_written));
+        }
+        Ok((self.home.is_allocated(page).await?, 1))
+    }
+
     fn check_range(&self, offset: u64, len: u64) -> Result<Extent, Error> {
         let extent = Extent { offset, len };
         if extent.fits(self.size_bytes.get()) { Ok(extent) } else { Err(Error::OutOfRange) }

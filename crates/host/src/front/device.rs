@@ -1,12 +1,13 @@
 //! A device as front ends serve it: any [`Device`], and what only some know of themselves.
 //!
 //! 1. `Rc<D>` serves any device `D`; nothing more has to be written for it.
-//! 2. A volume knows more: which pages have contents, which writes are atomic, and why a request failed. What is left out of
+//! 2. A volume, behind what another one can take its place in, knows more: which pages have contents, which writes are atomic, and why a request failed. What is left out of
 //!    [`ServedDevice`] has an answer that is true of every device.
 
 use std::future::Future;
 use std::rc::Rc;
 
+use evenkeel_engine::conversion::SwitchedVolume;
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::env::{Arena, Env};
 use evenkeel_engine::error::{DeviceError, Error};
@@ -118,16 +119,16 @@ impl<D: Device> ServedDevice for Rc<D> {
     }
 }
 
-/// An error of `volume` in its own words, with the number that a client understands.
+/// An error of the volume in its own words, with the number that a client understands.
 fn explained<E: Env, A: Arena, H: PageStore, L: JournalStore>(
-    volume: &Volume<E, A, H, L>,
+    volume: &SwitchedVolume<Volume<E, A, H, L>>,
 ) -> impl Fn(Error) -> RequestError {
-    |error| RequestError { errno: volume.errno(&error), message: error.to_string() }
+    |error| RequestError { errno: volume.now().errno(&error), message: error.to_string() }
 }
 
-impl<E: Env, A: Arena, H: PageStore, L: JournalStore> ServedDevice for Volume<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> ServedDevice for SwitchedVolume<Volume<E, A, H, L>> {
     fn size_bytes(&self) -> u64 {
-        Self::size_bytes(self)
+        self.now().size_bytes()
     }
 
     /// It takes any range of bytes.
@@ -140,7 +141,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> ServedDevice for Volume<E,
     }
 
     fn atomic_max_bytes(&self) -> u64 {
-        Self::atomic_max_bytes(self)
+        self.now().atomic_max_bytes()
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), RequestError> {
@@ -171,14 +172,17 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> ServedDevice for Volume<E,
     async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, RequestError> {
         let mut found: Vec<(u64, bool)> = Vec::new();
         let (first, end) = (extent.offset / PAGE_BYTES, extent.end().div_ceil(PAGE_BYTES));
-        for page in first..end.min(first + ALLOCATION_PAGES_MAX) {
-            let is_allocated = self.is_allocated(page).await.map_err(explained(self))?;
-            let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
-            let len = shared.expect("the page lies in the range").len;
+        let mut page = first;
+        while page < end && page - first < ALLOCATION_PAGES_MAX {
+            let told = Self::allocation(self, page, end - page).await;
+            let (is_allocated, pages) = told.map_err(explained(self))?;
+            let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, pages * PAGE_BYTES));
+            let len = shared.expect("the pages lie in the range").len;
             match found.last_mut() {
                 Some((run, state)) if *state == is_allocated => *run += len,
                 _ => found.push((len, is_allocated)),
             }
+            page += pages;
         }
         Ok(found)
     }

@@ -3,7 +3,6 @@
 //! ```text
 //! mod         what the life of a server (crate::service) has to know of a front end
 //! device      what is served: any device, and what some know of themselves
-//! switched    a volume as such, in whose place another may come
 //! session     who is connected
 //! statistics  what clients asked for, counted
 //! nbd         a server of the NBD protocol
@@ -22,7 +21,6 @@ pub mod fuse;
 pub mod nbd;
 pub mod session;
 pub mod statistics;
-mod switched;
 
 /// A front end that serves a device. A clone is another handle to the same.
 pub trait Front: Clone + 'static {

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::path::Path;
 use std::rc::Rc;
 
+use super::status::ConversionStatus;
 use crate::event_loop::Loop;
 use crate::volume::convert_served::{Converter, Progress, Switched};
 use crate::volume::{OpenVolume, VolumeError};
@@ -21,7 +22,8 @@ pub(super) struct Conversions(Rc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    is_under_way: Cell<bool>,
+    /// How far the one is that is under way, if any is.
+    under_way: RefCell<Option<Rc<Progress>>>,
     /// Other orders that are being carried out.
     others: Cell<usize>,
     is_switching: Cell<bool>,
@@ -39,7 +41,7 @@ struct UnderWay(Conversions);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.0.is_under_way.set(false);
+        self.0.0.under_way.replace(None);
     }
 }
 
@@ -80,7 +82,16 @@ impl Conversions {
 
     fn check_none(&self) -> Result<(), VolumeError> {
         let why = "the volume is being converted to other members; wait until that has ended";
-        if self.0.is_under_way.get() { Err(VolumeError::Refused(why.to_owned())) } else { Ok(()) }
+        if self.0.under_way.borrow().is_some() { Err(VolumeError::Refused(why.to_owned())) } else { Ok(()) }
+    }
+
+    /// How far the one is that is under way, if any is.
+    pub(super) fn progress(&self) -> Option<ConversionStatus> {
+        self.0.under_way.borrow().as_ref().map(|progress| ConversionStatus {
+            doing: progress.doing.get().to_owned(),
+            done_bytes: progress.done_bytes.get(),
+            all_bytes: progress.all_bytes.get(),
+        })
     }
 
     /// That one can begin.
@@ -95,9 +106,9 @@ impl Conversions {
         if self.0.others.get() > 0 { Err(VolumeError::Refused(why.to_owned())) } else { Ok(()) }
     }
 
-    fn begin(&self) -> Result<UnderWay, VolumeError> {
+    fn begin(&self, progress: &Rc<Progress>) -> Result<UnderWay, VolumeError> {
         self.check_can_begin()?;
-        self.0.is_under_way.set(true);
+        self.0.under_way.replace(Some(Rc::clone(progress)));
         Ok(UnderWay(self.clone()))
     }
 
@@ -116,7 +127,7 @@ impl Conversions {
         begun: impl FnOnce(),
         given_up: impl Future<Output = ()>,
     ) -> Result<Outcome, VolumeError> {
-        let under_way = self.begin()?;
+        let under_way = self.begin(progress)?;
         begun();
         let ended = race(given_up, self.stops());
         let copied = match race(ended, converter.copy(from, progress)).await {
@@ -131,6 +142,7 @@ impl Conversions {
             let outcome = match switched {
                 Ok(Switched { open, pages }) => {
                     let before = conversions.hand_over(open).await;
+                    progress.is_at("closing the members that it had", 0, 1);
                     Ok(Outcome::Converted { pages, not_closed: before.close().await.err() })
                 }
                 Err(error) => Err(error),

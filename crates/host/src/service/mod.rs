@@ -66,8 +66,7 @@ use crate::process::cpu_latency::CpuLatency;
 use crate::remedy::Advise;
 use crate::stop_signals::STOP_SIGNALS;
 use crate::volume::convert_served::Converter;
-use crate::volume::switched::SwitchedVolume;
-use crate::volume::{LockedVolume, OpenVolume, RunOptions, RunOptionsByLayout, VolumeError};
+use crate::volume::{LockedVolume, OpenVolume, RunOptions, RunOptionsByLayout, SwitchedVolume, VolumeError};
 
 use conversion::Conversions;
 use events::watch::{CopyCommand, Watcher};
@@ -267,7 +266,7 @@ pub async fn run(
         let what = Work { term, open, watcher, options: &options };
         let maintenance = what.begin(event_loop);
         let (front, watcher) = (front.clone(), watcher.clone());
-        status::Watched::new(event_loop, open, front, options.read_only, maintenance, watcher)
+        status::Watched::new(event_loop, open, front, options.read_only, maintenance, &conversions, watcher)
     };
     let watched = SharedWatched::new(work(&term, &open, &watcher));
     serve_status(event_loop, listeners.status, watched.clone());

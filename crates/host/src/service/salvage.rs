@@ -14,6 +14,7 @@ use crate::path_error::PathError;
 use crate::remedy::Advise;
 use crate::volume::salvage::{LocalSource, OpenSalvage};
 use crate::volume::{LockedVolume, VolumeError};
+use evenkeel_engine::conversion::SwitchedVolume;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::salvage::SalvagedVolume;
 
@@ -39,7 +40,7 @@ pub struct Options {
 pub async fn run(
     event_loop: &Loop,
     folder: &Path,
-    setup: impl FrontSetup<SalvagedVolume<Loop, LocalSource>>,
+    setup: impl FrontSetup<SwitchedVolume<SalvagedVolume<Loop, LocalSource>>>,
     options: Options,
     ready: impl FnOnce(&OpenSalvage, Vec<Option<Place>>),
 ) -> Result<bool, VolumeError> {
@@ -54,7 +55,7 @@ pub async fn run(
         });
     let Some(open) = opened.await else { return Ok(false) };
     let open = open?;
-    let front = setup.begin(event_loop, open.salvaged.volume.clone(), true).await?;
+    let front = setup.begin(event_loop, SwitchedVolume::new(open.salvaged.volume.clone()), true).await?;
     let reporter = Reporter::new(event_loop, folder.display().to_string(), options.advise);
     let places = listen::places(&listeners);
     for listener in listeners {

@@ -12,6 +12,7 @@ use evenkeel_engine::volume::RecordCost;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::conversion::Conversions;
 pub use super::counters::Counters;
 use super::events::EventStatus;
 use super::events::state::{self, StateStatus};
@@ -80,9 +81,23 @@ pub struct Status {
     /// What a mirror's members do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStatus>,
+    /// How far its conversion is, where it is being converted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversion: Option<ConversionStatus>,
     /// What it did lately, where somebody watches it: since the document before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent: Option<Recent>,
+}
+
+/// A conversion of the volume to other members.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConversionStatus {
+    /// What is being done, in words.
+    pub doing: String,
+    /// Bytes of that which are done.
+    pub done_bytes: u64,
+    /// Bytes of it in all.
+    pub all_bytes: u64,
 }
 
 /// Which volume.
@@ -334,6 +349,7 @@ pub(crate) struct Watched {
     volume: LocalVolume,
     mirror: Option<Mirror>,
     maintenance: Maintenance,
+    conversions: Conversions,
     recovered: Recovered,
     description: Description,
     path: String,
@@ -349,6 +365,7 @@ impl Watched {
         front: impl Front,
         read_only: bool,
         maintenance: Maintenance,
+        conversions: &Conversions,
         watcher: Watcher,
     ) -> Self {
         Self {
@@ -357,6 +374,7 @@ impl Watched {
             volume: open.volume.clone(),
             mirror: open.mirror().cloned(),
             maintenance,
+            conversions: conversions.clone(),
             recovered: open.recovered,
             description: open.description(),
             path: open.folder().display().to_string(),
@@ -469,6 +487,7 @@ impl Watched {
             requests: requests(&server.statistics),
             file_system: server.file_system.map(|it| FileSystemStatus::of(&it, &server.statistics)),
             mirror: mirror_status,
+            conversion: self.conversions.progress(),
             recent: None,
         }
     }

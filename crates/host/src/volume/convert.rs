@@ -15,13 +15,12 @@
 //! 5. While the volume is served, whoever wants it makes the new members ([`make_conversion`]), and the server copies
 //!    (`convert_served`).
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
-use evenkeel_engine::device::Durability;
-use evenkeel_engine::error::Error;
-use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::conversion::{CopyError, CopyProgress, VolumeCopy};
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
 
@@ -31,7 +30,7 @@ use super::description::{Description, FILE_NAME, Member};
 use super::member::Place;
 use super::plan::{Inode, Plan, PlannedMember, Request};
 use super::replace::Replacing;
-use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
+use super::{LockedVolume, OpenVolume, RunOptions, SwitchedVolume, VolumeError};
 use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
@@ -41,9 +40,6 @@ use crate::stack::mounts::mount_of;
 /// How the name of the folder begins in which the new volume is described until it is whole; the number of the process
 /// follows.
 pub(super) const PREFIX: &str = ".evenkeel-convert-";
-
-/// Pages that are copied at once, at most.
-pub(super) const PIECE_PAGES: u64 = 256;
 
 /// Files that go unless the conversion came to its end.
 #[derive(Debug)]
@@ -268,8 +264,16 @@ impl LockedVolume {
         create(event_loop, &request, &mut progress).await?;
         let made = NewFiles::of(&request, &plan);
         let new = NewVolume::new(OpenVolume::open(event_loop, &request.folder, run).await?);
-        let copied = copy(&old.volume, &new.get().volume, &mut progress).await;
-        let pages = copied.map_err(|source| VolumeError::Engine { folder: folder.clone(), source })?;
+        // Nobody writes meanwhile.
+        let (from, to) = (SwitchedVolume::new(old.volume.clone()), new.get().volume.clone());
+        let progress = RefCell::new(progress);
+        let copying = VolumeCopy::begin(event_loop.clone(), &from, to).await;
+        let tell = |at: CopyProgress| progress.borrow_mut()("copying", at.done_bytes, at.all_bytes);
+        let copied = copying.copy(u64::MAX, &tell).await;
+        drop(copying);
+        let pages = copied.map_err(|(CopyError::Old(source) | CopyError::New(source))| {
+            VolumeError::Engine { folder: folder.clone(), source }
+        })?;
         let described = old.described();
         let description = moved(new.get().description(), &request.folder, &folder)?;
         // The new one first: as long as it is not whole, the old one is what there is.
@@ -330,34 +334,4 @@ pub(super) fn moved(description: Description, from: &Path, to: &Path) -> Result<
     let members = description.members.into_iter().map(place).collect();
     let logs = description.logs.into_iter().map(place).collect();
     Ok(Description { members, logs, ..description })
-}
-
-/// Copies what has contents. Each page is checked as it is read.
-async fn copy(
-    old: &LocalVolume,
-    new: &LocalVolume,
-    progress: &mut impl FnMut(&'static str, u64, u64),
-) -> Result<u64, Error> {
-    let pages = old.size_bytes() / PAGE_BYTES;
-    let mut buffer = vec![0; (PIECE_PAGES * PAGE_BYTES) as usize];
-    let (mut page, mut copied) = (0, 0);
-    while page < pages {
-        let end = (page + PIECE_PAGES).min(pages);
-        while page < end {
-            let first = page;
-            while page < end && old.is_allocated(page).await? {
-                page += 1;
-            }
-            if page == first {
-                page += 1;
-                continue;
-            }
-            let bytes = &mut buffer[..((page - first) * PAGE_BYTES) as usize];
-            old.read(first * PAGE_BYTES, bytes).await?;
-            new.write(first * PAGE_BYTES, bytes, Durability::Buffered).await?;
-            copied += page - first;
-        }
-        progress("copying", page * PAGE_BYTES, pages * PAGE_BYTES);
-    }
-    Ok(copied)
 }

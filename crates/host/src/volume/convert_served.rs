@@ -8,11 +8,10 @@
 //!
 //! 1. Until the description names the new members, durably, the volume is what it was: whoever gives up, an error or a kill leaves
 //!    it so. All that was acknowledged by then is on the new members, and home.
-//! 2. Clients are held while little is copied ([`LAST_BYTES`]), and the new members, which have most of it at home, are closed and
-//!    opened: no longer than [`HELD_MAX_NS`] for either, or the conversion is given up. While much is marked, clients write half as
-//!    fast as it is copied: so it comes to its end, however fast they write.
-//! 3. Beside clients no more is copied in a second than a rebuild may copy.
-//! 4. Once begun, the switch comes to its end, whoever waits for it.
+//! 2. Clients are held while what is left is copied, and the new members, which have most of it at home, are closed and opened: no
+//!    longer than [`HELD_MAX_NS`] for either, or the conversion is given up. What is copied, and at what pace, is the engine's
+//!    ([`evenkeel_engine::conversion`]).
+//! 3. Once begun, the switch comes to its end, whoever waits for it.
 
 use std::cell::Cell;
 use std::fs;
@@ -20,40 +19,27 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Durability, Extent};
+use evenkeel_engine::conversion::{CopyError, CopyProgress, CopyStage, Hold, VolumeCopy};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::ring::{Policy, RingOptions};
 
-use super::convert::{NewVolume, PIECE_PAGES, PREFIX, moved};
+use super::convert::{NewVolume, PREFIX, moved};
 use super::described::Described;
 use super::description::Description;
+use super::devices::{AnyJournal, AnyPages};
 use super::mirror::Mirror;
-use super::switched::{Hold, SwitchedVolume, Tracking};
-use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, RunOptionsByLayout, VolumeError};
+use super::{
+    LocalVolume, LockedVolume, OpenVolume, RunOptions, RunOptionsByLayout, SwitchedVolume, VolumeError,
+};
+use crate::arena::SharedArena;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::settle_folder;
-use crate::wait::{Raced, race, yield_now};
-
-/// Bytes that are left for the time when clients are held, at most but one mark.
-const LAST_BYTES: u64 = 1 << 20;
-
-/// Bytes that may change while the new members take home what was copied, so that the next time is short.
-const SETTLED_BYTES: u64 = 16 << 20;
-
-/// So often that is tried.
-const SETTLED_TRIES: usize = 8;
+use crate::wait::{Raced, race};
 
 /// How long clients are held until the new members are closed, and until they are open.
 const HELD_MAX_NS: u64 = 30_000_000_000;
-
-/// How far a copy may be behind its pace and still make up for it.
-const BEHIND_MAX_NS: u64 = 100_000_000;
-
-/// Bytes that are copied at once.
-const PIECE_BYTES: u64 = PIECE_PAGES * PAGE_BYTES;
 
 /// How far a copy is, to be looked at meanwhile.
 #[derive(Debug, Default)]
@@ -66,10 +52,18 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    fn is_at(&self, doing: &'static str, done_bytes: u64, all_bytes: u64) {
+    pub(crate) fn is_at(&self, doing: &'static str, done_bytes: u64, all_bytes: u64) {
         self.doing.set(doing);
         self.done_bytes.set(done_bytes);
         self.all_bytes.set(all_bytes);
+    }
+
+    fn copies(&self, copied: CopyProgress) {
+        let doing = match copied.stage {
+            CopyStage::All => "copying",
+            CopyStage::Changed => "copying what changed",
+        };
+        self.is_at(doing, copied.done_bytes, copied.all_bytes);
     }
 }
 
@@ -89,7 +83,7 @@ pub(crate) struct Converter {
 /// All but what changed of late is copied.
 pub(crate) struct Copied {
     converter: Converter,
-    tracking: Tracking,
+    copying: VolumeCopy<Loop, SharedArena, AnyPages, AnyJournal>,
     new: NewVolume,
     /// Pages with contents that were copied.
     pages: u64,
@@ -141,15 +135,11 @@ impl Converter {
         let ring = RingOptions { policy: Policy::Mixed, ..run.ring };
         let new = NewVolume::new(locked.open_new(&self.event_loop, RunOptions { ring, ..run }).await?);
         check_alike(&old, &new.get().volume, self.switched.has_told_limits())?;
-        let tracking = self.switched.track().await;
-        let pace = Some(Pace::new(&self.event_loop, run.ring.rebuild_bytes_per_s));
-        let copying = Copying { old: &old, new: &new.get().volume, tracking: &tracking, pace, progress };
-        let copied = match copying.all().await {
-            Ok(pages) => copying.what_changed().await.map(|()| pages),
-            Err(error) => Err(error),
-        };
+        let volume = new.get().volume.clone();
+        let copying = VolumeCopy::begin(self.event_loop.clone(), &self.switched, volume).await;
+        let copied = copying.copy(run.ring.rebuild_bytes_per_s, &|copied| progress.copies(copied)).await;
         let pages = copied.map_err(|failed| self.told(failed))?;
-        Ok(Copied { converter: self.clone(), tracking, new, pages })
+        Ok(Copied { converter: self.clone(), copying, new, pages })
     }
 
     /// That it can be converted, as far as is known before its new members are there.
@@ -167,12 +157,14 @@ impl Converter {
         }
     }
 
-    fn told(&self, failed: Failed) -> VolumeError {
+    fn told(&self, failed: CopyError) -> VolumeError {
         match failed {
-            Failed::Old(source) => VolumeError::Engine { folder: self.described.folder().to_owned(), source },
+            CopyError::Old(source) => {
+                VolumeError::Engine { folder: self.described.folder().to_owned(), source }
+            }
             // The volume is well.
-            Failed::New(Error::Latched(why)) => VolumeError::Refused(format!("not converted: {why}")),
-            Failed::New(error) => VolumeError::Refused(format!("not converted: {error}")),
+            CopyError::New(Error::Latched(why)) => VolumeError::Refused(format!("not converted: {why}")),
+            CopyError::New(error) => VolumeError::Refused(format!("not converted: {error}")),
         }
     }
 }
@@ -194,135 +186,6 @@ fn check_alike(old: &LocalVolume, new: &LocalVolume, is_mounted: bool) -> Result
     Ok(())
 }
 
-/// So many bytes in a second, and no more.
-struct Pace {
-    event_loop: Loop,
-    bytes_per_s: u64,
-    /// When what was copied so far would have been copied at that pace.
-    due_ns: Cell<u64>,
-}
-
-impl Pace {
-    fn new(event_loop: &Loop, bytes_per_s: u64) -> Self {
-        let due_ns = Cell::new(event_loop.now_ns());
-        Self { event_loop: event_loop.clone(), bytes_per_s: bytes_per_s.max(1), due_ns }
-    }
-
-    /// So many bytes were copied: lets others have their turn, for as long as that takes.
-    async fn keep(&self, bytes: u64) {
-        let now_ns = self.event_loop.now_ns();
-        let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s);
-        // What was slow is not made up for.
-        let due_ns = self.due_ns.get().max(now_ns.saturating_sub(BEHIND_MAX_NS));
-        self.due_ns.set(due_ns.saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX)));
-        match self.due_ns.get().saturating_sub(now_ns) {
-            0 => yield_now().await,
-            early_ns => self.event_loop.sleep(early_ns).await,
-        }
-    }
-}
-
-/// Which of the two failed.
-enum Failed {
-    Old(Error),
-    New(Error),
-}
-
-/// From one volume to the other.
-struct Copying<'a> {
-    old: &'a LocalVolume,
-    new: &'a LocalVolume,
-    tracking: &'a Tracking,
-    /// `None` while clients are held.
-    pace: Option<Pace>,
-    progress: &'a Progress,
-}
-
-impl Copying<'_> {
-    /// Copies every page that has contents; answers how many.
-    async fn all(&self) -> Result<u64, Failed> {
-        let (size_bytes, mut pages) = (self.old.size_bytes(), 0);
-        let piece_bytes = PIECE_BYTES.max(self.tracking.mark_bytes());
-        let mut offset = 0;
-        while offset < size_bytes {
-            let piece = Extent::new(offset, piece_bytes.min(size_bytes - offset));
-            self.tracking.take_all_of(piece);
-            let copied = self.piece(piece, false).await?;
-            pages += copied;
-            offset = piece.end();
-            self.progress.is_at("copying", offset, size_bytes);
-            self.let_others(copied).await;
-        }
-        Ok(pages)
-    }
-
-    /// Copies what has changed meanwhile, until little is left, and the new members have it at home.
-    async fn what_changed(&self) -> Result<(), Failed> {
-        let left = LAST_BYTES / self.tracking.mark_bytes();
-        for _ in 0..SETTLED_TRIES {
-            self.some_that_changed(left).await?;
-            self.new.checkpoint().await.map_err(Failed::New)?;
-            // The less is taken home at a time, the less changes meanwhile.
-            if self.tracking.marked() * self.tracking.mark_bytes() <= SETTLED_BYTES {
-                break;
-            }
-        }
-        self.some_that_changed(left).await
-    }
-
-    /// Copies what has changed until no more than so many marks are left: every two that are copied let one come.
-    async fn some_that_changed(&self, left: u64) -> Result<(), Failed> {
-        let (mut offset, mut bound) = (0, self.tracking.marked());
-        let all = bound;
-        while self.tracking.marked() > left {
-            let before = self.tracking.marked();
-            let Some(piece) = self.tracking.take(offset, PIECE_BYTES) else { break };
-            bound = bound.saturating_sub(before.saturating_sub(self.tracking.marked()).div_ceil(2));
-            self.tracking.bound(bound.max(left));
-            let copied = self.piece(piece, true).await?;
-            offset = piece.end();
-            let (done, mark_bytes) = (all.saturating_sub(self.tracking.marked()), self.tracking.mark_bytes());
-            self.progress.is_at("copying what changed", done * mark_bytes, all * mark_bytes);
-            self.let_others(copied).await;
-        }
-        self.tracking.bound(u64::MAX);
-        Ok(())
-    }
-
-    /// So many pages were copied.
-    async fn let_others(&self, pages: u64) {
-        if let Some(pace) = &self.pace {
-            pace.keep(pages * PAGE_BYTES).await;
-        }
-    }
-
-    /// Copies the pages of a piece that have contents; answers how many. Where it was copied `before`, what has none is zeroed.
-    async fn piece(&self, piece: Extent, before: bool) -> Result<u64, Failed> {
-        let (mut page, end) = (piece.offset / PAGE_BYTES, piece.end() / PAGE_BYTES);
-        let (mut copied, mut buffer) = (0, Vec::new());
-        while page < end {
-            let (first, has_contents) = (page, self.old.is_allocated(page).await.map_err(Failed::Old)?);
-            page += 1;
-            while page < end
-                && page - first < PIECE_PAGES
-                && self.old.is_allocated(page).await.map_err(Failed::Old)? == has_contents
-            {
-                page += 1;
-            }
-            let run = Extent::new(first * PAGE_BYTES, (page - first) * PAGE_BYTES);
-            if has_contents {
-                buffer.resize(run.len as usize, 0);
-                self.old.read(run.offset, &mut buffer).await.map_err(Failed::Old)?;
-                self.new.write(run.offset, &buffer, Durability::Buffered).await.map_err(Failed::New)?;
-                copied += page - first;
-            } else if before {
-                self.new.write_zeroes(run, Durability::Buffered).await.map_err(Failed::New)?;
-            }
-        }
-        Ok(copied)
-    }
-}
-
 impl Copied {
     /// Has the new members take the place of the old ones. The volume that was served before is for the caller to close. To be run
     /// to its end.
@@ -331,7 +194,7 @@ impl Copied {
     ///
     /// Those of the drives and of the description; then the volume is what it was, and served.
     pub(crate) async fn take_place(self, progress: &Progress) -> Result<Switched, VolumeError> {
-        let Self { converter, tracking, new, pages } = self;
+        let Self { converter, copying, new, pages } = self;
         let Converter { event_loop, switched, described, mirror, arena_path, .. } = &converter;
         let folder = described.folder();
         progress.is_at("switching", 0, 1);
@@ -341,18 +204,16 @@ impl Copied {
             None => None,
         };
         let hold = switched.hold().await;
-        let old = switched.now();
         let from = new.get().folder().to_owned();
         let description = moved(new.get().description(), &from, folder)?;
         let closing = async {
-            let copying =
-                Copying { old: &old, new: &new.get().volume, tracking: &tracking, pace: None, progress };
-            let copied = copying.some_that_changed(0).await;
+            let copied = copying.finish(&hold, &|copied| progress.copies(copied)).await;
             copied.map_err(|failed| converter.told(failed))?;
+            drop(copying);
+            progress.is_at("switching", 0, 1);
             new.close().await
         };
         in_time(event_loop, closing).await?;
-        drop(tracking);
         fs::remove_dir_all(&from)
             .and_then(|()| settle_folder(folder))
             .map_err(|error| PathError::new(&from, "cannot remove", error))?;
@@ -394,7 +255,12 @@ impl Converter {
     }
 
     /// The new members were closed, and cannot be opened: the old ones are what they were, nothing was written since.
-    fn go_back(&self, before: &Description, why: VolumeError, _nothing_is_written: &Hold) -> VolumeError {
+    fn go_back(
+        &self,
+        before: &Description,
+        why: VolumeError,
+        _nothing_is_written: &Hold<LocalVolume>,
+    ) -> VolumeError {
         match self.described.change(|now| now.clone_from(before)) {
             Ok(()) => why,
             Err(error) => {

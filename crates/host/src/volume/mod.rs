@@ -18,7 +18,6 @@
 //! 3. Nothing that exists is overwritten unless it was named for it ([`create`]).
 
 pub mod arenas;
-pub(crate) mod changed_pages;
 pub mod convert;
 pub(crate) mod convert_served;
 pub mod create;
@@ -45,7 +44,6 @@ pub mod replace;
 pub mod rescue;
 pub mod salvage;
 pub mod slot;
-pub mod switched;
 pub mod tuned;
 
 use std::io;
@@ -85,6 +83,9 @@ use tuned::Tuned;
 
 /// A volume of the engine on this machine's drives.
 pub type LocalVolume = Volume<Loop, SharedArena, AnyPages, AnyJournal>;
+
+/// One in whose place another can come while clients are connected.
+pub type SwitchedVolume = evenkeel_engine::conversion::SwitchedVolume<LocalVolume>;
 
 /// How a volume is run.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use evenkeel_engine::conversion::SwitchedVolume;
 use evenkeel_engine::device::{Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
@@ -41,7 +42,7 @@ fn live<F: Future<Output = ()>>(
         }
         let opened =
             Volume::open(env.clone(), arena, Rc::clone(&drive), drive, false, OpenOptions::default()).await;
-        let export = DeviceExport::new(opened.expect("it opens"), "volume");
+        let export = DeviceExport::new(SwitchedVolume::new(opened.expect("it opens")), "volume");
         let server = Server::new(env.clone(), export, Limits::default(), None);
         let (near, far) = pair(1 << 20, Some(seed));
         env.spawn(async move { drop(server.serve(far, "a client").await) });

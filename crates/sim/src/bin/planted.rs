@@ -14,6 +14,7 @@ use std::thread;
 
 use evenkeel_engine::planted::{Bug, plant};
 use evenkeel_sim::caught::caught;
+use evenkeel_sim::conversion;
 use evenkeel_sim::damage;
 use evenkeel_sim::oracle::Violation;
 use evenkeel_sim::seeds::{self, STRIPED_BROKEN_SINCE, STRIPED_ONCE_BROKEN, Seeded};
@@ -94,6 +95,7 @@ fn first_caught(bug: Bug) -> Option<(u64, String)> {
 enum Life {
     Single { seed: u64 },
     Damaged { seed: u64 },
+    Converted { seed: u64 },
     Mirror { seed: u64, cuts: u32, members: Option<usize> },
     Striped { seed: u64, cuts: u32, shape: (usize, usize) },
 }
@@ -110,6 +112,7 @@ impl Life {
             true if seed.is_multiple_of(2) => Self::Mirror { seed, cuts: CUTS, members: None },
             true => Self::Mirror { seed, cuts: RING_CUTS, members: Some(3) },
             false if bug.needs_salvage() => Self::Damaged { seed },
+            false if bug.needs_conversion() => Self::Converted { seed },
             false => Self::Single { seed },
         }
     }
@@ -118,6 +121,7 @@ impl Life {
         match self {
             Self::Single { seed }
             | Self::Damaged { seed }
+            | Self::Converted { seed }
             | Self::Mirror { seed, .. }
             | Self::Striped { seed, .. } => seed,
         }
@@ -127,6 +131,7 @@ impl Life {
         match self {
             Self::Single { seed } => seeds::run(Single::draw(seed, CUTS, None)).map(drop),
             Self::Damaged { seed } => damage::run(seed),
+            Self::Converted { seed } => conversion::run(seed).map(drop),
             Self::Mirror { seed, cuts, members } => seeds::run(Mirror::draw(seed, cuts, members)).map(drop),
             Self::Striped { seed, cuts, shape } => {
                 seeds::run(seeds::draw_striped(seed, cuts, shape)).map(drop)

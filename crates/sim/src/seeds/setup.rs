@@ -116,7 +116,7 @@ impl<T: Seeded> Setup<T> {
     }
 
     /// Of a drive of so many bytes.
-    pub(super) fn geometry(&self, size_bytes: u64) -> Geometry {
+    pub(crate) fn geometry(&self, size_bytes: u64) -> Geometry {
         let Self { sector_bytes, atomic_sectors, .. } = *self;
         Geometry { size_bytes, sector_bytes, atomic_sectors }
     }

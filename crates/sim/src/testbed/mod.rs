@@ -13,6 +13,7 @@ mod watch;
 use std::fmt::Debug;
 use std::future::Future;
 
+use evenkeel_engine::conversion::SwitchedVolume;
 use evenkeel_engine::device::Extent;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::PAGE_BYTES;
@@ -33,6 +34,9 @@ pub use watch::WatchedDrive;
 
 /// The volume on the drives of a testbed.
 pub type VolumeOn<T> = Volume<SimEnv, SimArena, <T as Testbed>::Home, <T as Testbed>::Log>;
+
+/// What stands before it, so that another one can take its place.
+pub type SwitchedOn<T> = SwitchedVolume<VolumeOn<T>>;
 
 /// What a drive is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
 
 use crate::machine::mirror::{Machine, PAGE, Plan, filled, noise, silent, whole};
+use crate::machine::overwrite;
 
 #[test]
 fn a_member_that_fails_is_rebuilt_when_it_comes_back() {
@@ -88,6 +89,65 @@ fn a_member_that_is_replaced_in_its_turn_is_rebuilt_behind_it() {
         bytes[..100_000].fill(7);
         machine.members_gone = vec![0];
         assert!(machine.contents() == bytes, "replaced after {delay_ns} ns");
+    }
+}
+
+#[test]
+fn nothing_is_under_way_on_a_member_nor_begins_once_a_volume_is_closed_amid_a_rebuild() {
+    let policies = [Policy::Auto, Policy::Turns, Policy::Mixed].into_iter();
+    for (policy, delay_ns) in policies.flat_map(|it| (0..40).map(move |step| (it, step * 250_000))) {
+        let mut plan = Plan::mirror(2, 1);
+        (plan.ring.policy, plan.ring.rebuild_piece_bytes, plan.ring.settled_bytes) = (policy, PAGE, PAGE);
+        let (mut machine, mut bytes) = filled(plan, 91);
+        let images = machine.members.clone();
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
+            ring.fail(1, DeviceError { doing: "fail", errno: 5 });
+            ring.replace(1, run.members[1].clone().into()).await.unwrap();
+            run.env.sleep(delay_ns).await;
+            volume.write(0, &[3; 30_000], Durability::Buffered).await.unwrap();
+            volume.close().await.unwrap();
+            assert!(
+                images.iter().all(|image| image.borrow().in_flight() == 0),
+                "{policy:?} after {delay_ns} ns"
+            );
+            let completed = || images.iter().map(|image| image.borrow().completions()).collect::<Vec<_>>();
+            let before = completed();
+            run.env.sleep(1_000_000_000).await;
+            assert_eq!(completed(), before, "{policy:?} after {delay_ns} ns");
+        });
+        machine.power_cut();
+        bytes[..30_000].fill(3);
+        assert!(machine.contents() == bytes);
+    }
+}
+
+#[test]
+fn a_volume_is_closed_at_any_moment_of_mends() {
+    let policies = [Policy::Turns, Policy::Mixed].into_iter();
+    for (policy, delay_ns) in policies.flat_map(|it| (0..100).map(move |step| (it, step * 50_000))) {
+        let mut plan = Plan::mirror(2, 1);
+        (plan.ring.policy, plan.ring.settled_bytes) = (policy, PAGE);
+        let (mut machine, bytes) = filled(plan, 92);
+        for page in 0..12 {
+            let at = machine.page_on_member(page).offset;
+            overwrite(&machine.members[page as usize % 2], at, |page| page.fill(9), PAGE);
+        }
+        let images = machine.members.clone();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
+            for page in 0..12 {
+                let (reader, env) = (volume.clone(), run.env.clone());
+                run.env.spawn(async move {
+                    env.sleep(delay_ns + page * 20_000).await;
+                    reader.read(page * PAGE, &mut [0; PAGE as usize]).await.unwrap();
+                });
+            }
+            volume.close().await.unwrap();
+            assert!(images.iter().all(|image| image.borrow().in_flight() == 0));
+        });
+        machine.power_cut();
+        assert!(machine.contents() == bytes, "{policy:?} after {delay_ns} ns");
     }
 }
 

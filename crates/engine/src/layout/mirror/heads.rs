@@ -252,10 +252,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
 
     /// Writes a head to each member that is in sync, with the mark that it has.
     pub(super) async fn write_heads(&self) -> Result<(), DeviceError> {
+        self.ring.check_open()?;
         join::all(self.ring.places_in_sync().into_iter().map(|place| async move {
             let Ok(device) = self.ring.members[place].device() else { return };
             let next = |before| self.head_behind(before, place, self.heads[place].mark.get());
-            if let Err(error) = self.ring.limited(self.write_head(place, next)).await {
+            if let Err(error) = self.ring.limited_at(place, self.write_head(place, next)).await {
                 self.ring.fail_device(place, &device, error);
             }
         }))

@@ -32,6 +32,7 @@ use crate::join;
 use crate::layout::{JournalStore, LiveRecords, Remembered, Replicated, superblock_write};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
+use crate::ring::answers::Answers;
 
 /// Input or output error, as in errno(3).
 const EIO: i32 = 5;
@@ -89,9 +90,22 @@ pub(super) struct Member<L> {
     pub(super) state: Cell<LogDeviceState>,
     pub(super) head: Cell<Option<LogHead>>,
     pub(super) failure: Cell<Option<DeviceError>>,
+    /// When the device in its place answered.
+    answers: Answers,
 }
 
 impl<L> Member<L> {
+    /// Of this device, if it is there.
+    fn new(device: Option<Rc<L>>, state: LogDeviceState) -> Self {
+        Self {
+            device: RefCell::new(device),
+            state: Cell::new(state),
+            head: Cell::default(),
+            failure: Cell::default(),
+            answers: Answers::default(),
+        }
+    }
+
     /// What is there.
     pub(super) fn device(&self) -> Option<Rc<L>> {
         self.device.borrow().clone()
@@ -173,11 +187,12 @@ impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
             sector_bytes: geometries().map(|geometry| geometry.sector_bytes).max().unwrap_or(512),
             atomic_sectors: geometries().all(|geometry| geometry.atomic_sectors),
         };
-        let member = |device: Option<L>| Member {
-            state: Cell::new(if device.is_some() { LogDeviceState::InSync } else { LogDeviceState::Out }),
-            device: RefCell::new(device.map(Rc::new)),
-            head: Cell::default(),
-            failure: Cell::default(),
+        let member = |device: Option<L>| {
+            let state = match device {
+                Some(_) => LogDeviceState::InSync,
+                None => LogDeviceState::Out,
+            };
+            Member::new(device.map(Rc::new), state)
         };
         Ok(Self(Rc::new(Inner {
             env,
@@ -373,7 +388,16 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         &self,
         answer: impl Future<Output = Result<T, DeviceError>>,
     ) -> Result<T, DeviceError> {
-        let answered = join::first(answer, self.env.sleep(self.answer_max_ns)).await;
+        self.limited_by(&Answers::default(), answer).await
+    }
+
+    /// The same of a device that is asked for more, as these answers of it tell.
+    async fn limited_by<T>(
+        &self,
+        answers: &Answers,
+        answer: impl Future<Output = Result<T, DeviceError>>,
+    ) -> Result<T, DeviceError> {
+        let answered = answers.wait(&self.env, self.answer_max_ns, answer).await;
         answered.unwrap_or(Err(DeviceError { doing: "wait for a log device", errno: ETIMEDOUT }))
     }
 
@@ -389,7 +413,8 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         if is_closing() {
             Box::pin(self.changed.until(|| (!is_closing()).then_some(()))).await;
         }
-        let mut devices: Vec<Rc<L>> = self.in_sync().filter_map(|(_, member)| member.device()).collect();
+        let mut devices: Vec<(&Member<L>, Rc<L>)> =
+            self.in_sync().filter_map(|(_, member)| Some((member, member.device()?))).collect();
         if is_planted(Bug::LogWritesOne) {
             devices.truncate(1);
         }
@@ -400,8 +425,8 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
             }
         };
         let change = &change;
-        let taking_part = join::all(devices.into_iter().map(|device| async move {
-            if let Err(error) = self.limited(change(Rc::clone(&device))).await {
+        let taking_part = join::all(devices.into_iter().map(|(member, device)| async move {
+            if let Err(error) = self.limited_by(&member.answers, change(Rc::clone(&device))).await {
                 self.fail_device(&device, error);
             }
         }));
@@ -494,7 +519,8 @@ impl<E: Env, L: Device, W: Witness> Replicated for LogDeviceJournal<E, L, W> {
 
     async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let device = self.0.device(replica)?;
-        let read = self.0.limited(device.read(offset + DATA_OFFSET, into)).await;
+        let answers = &self.0.members[replica].answers;
+        let read = self.0.limited_by(answers, device.read(offset + DATA_OFFSET, into)).await;
         if let Err(error) = read
             && error.errno == ETIMEDOUT
         {

@@ -308,7 +308,10 @@ impl<E: Env, M: Drive> MemberJournal<E, M> {
             let under_way = Counted::begin(&inner.log.regions[place].under_way);
             async move {
                 if let Ok(device) = member.device() {
-                    let put = inner.ring.limited(device.write(DATA_OFFSET + offset, bytes, durability)).await;
+                    let put = inner
+                        .ring
+                        .limited_at(place, device.write(DATA_OFFSET + offset, bytes, durability))
+                        .await;
                     match put {
                         Ok(()) if member.is_in_sync() && member.has(&device) => {
                             written.set(written.get() | 1 << place);
@@ -478,15 +481,15 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         while offset < size_bytes {
             rebuilds()?;
             let piece = &zeros[..ZEROS.min(size_bytes - offset) as usize];
-            inner.ring.limited(device.write(DATA_OFFSET + offset, piece, Durability::Buffered)).await?;
+            inner
+                .ring
+                .limited_at(place, device.write(DATA_OFFSET + offset, piece, Durability::Buffered))
+                .await?;
             offset += piece.len() as u64;
             let rate = u128::from(inner.ring.options.rebuild_bytes_per_s.max(1));
             let due_ns = u64::try_from(u128::from(offset) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
-            inner
-                .ring
-                .env
-                .sleep(due_ns.saturating_sub(inner.ring.env.now_ns().saturating_sub(began_ns)))
-                .await;
+            let took_ns = inner.ring.env.now_ns().saturating_sub(began_ns);
+            inner.ring.rest_at_work(due_ns.saturating_sub(took_ns)).await;
         }
         rebuilds()?;
         inner.log.regions[place].newest.set(0);

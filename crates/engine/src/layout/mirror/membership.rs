@@ -36,7 +36,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             async move {
                 let Ok(device) = self.ring.members[place].device() else { return };
                 let next = |before| self.head_behind(before, place, self.heads[place].mark.get());
-                match self.ring.limited(self.write_head(place, next)).await {
+                match self.ring.limited_at(place, self.write_head(place, next)).await {
                     Ok(()) => told.set(told.get() | 1u64 << place),
                     Err(error) => self.ring.fail_device(place, &device, error),
                 }

@@ -7,6 +7,7 @@
 //!    It speaks of the device that it was begun for, and of none that was put in its place since.
 //!    A piece that writes spoil again and again is copied while they wait.
 //! 3. No more is copied in a second than is allowed, and nothing is read for it from a member that writes.
+//!    It ends with the volume ([`crate::ring::work`]).
 //! 4. Nothing is copied before there is a [`Verifier`]. A page that is not what it should be is taken from a member that has
 //!    it right; where none has, it is counted. Pages without contents are passed over: what is there is never read.
 
@@ -87,6 +88,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         verifier: &Weak<dyn Verifier>,
     ) {
         let (ring, member) = (&self.0.ring, &self.0.ring.members[place]);
+        let Some(_at_work) = ring.begin_work() else { return };
         let made_whole = async {
             self.copy_what_it_lacks(place, device, lacking.as_ref(), verifier).await?;
             self.empty_region(place, device).await?;
@@ -94,12 +96,12 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             loop {
                 // All that was written meanwhile, and all that was copied: durable before anybody relies on it.
                 let ended = member.gate.ended_through();
-                ring.limited(device.flush(FlushScope::Whole)).await?;
+                ring.limited_at(place, device.flush(FlushScope::Whole)).await?;
                 self.check_rebuilds(place, device)?;
                 let through = ended.ok_or(DeviceError { doing: "rebuild", errno: EIO })?;
                 let mark = Mark { epoch: self.0.opening.epoch.get(), through };
                 let next = |before| self.0.head_behind(before, place, mark);
-                ring.limited(self.0.write_head(place, next)).await?;
+                ring.limited_at(place, self.0.write_head(place, next)).await?;
                 self.check_rebuilds(place, device)?;
                 if !is_named {
                     self.name_rebuilt(place, device).await?;
@@ -128,13 +130,18 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 ring.events.note(Event::RebuildEnded { place });
                 ring.changed.all();
             }
+            // It goes on from its begin when the ring is opened again.
+            Err(_) if ring.work.ends() => {}
             Err(error) => ring.fail_device(place, device, error),
         }
     }
 
-    /// An error where the member failed, or has another device, since this rebuild began.
+    /// An error where the member failed, or has another device, since this rebuild began; or where all work ends.
     pub(crate) fn check_rebuilds(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let member = &self.0.ring.members[place];
+        if self.0.ring.work.ends() {
+            return Err(DeviceError { doing: "rebuild for a volume that is closed", errno: EIO });
+        }
         let is_same = member.has(device) || is_planted(Bug::RingRebuildOutlives);
         match is_same && matches!(member.state.get(), MemberState::Rebuilding { .. }) {
             true => Ok(()),
@@ -189,7 +196,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             let due_ns = u128::from(copied_bytes) * 1_000_000_000
                 / u128::from(ring.options.rebuild_bytes_per_s.max(1));
             let took_ns = ring.env.now_ns().saturating_sub(began_ns);
-            ring.env.sleep(u64::try_from(due_ns).unwrap_or(u64::MAX).saturating_sub(took_ns)).await;
+            ring.rest_at_work(u64::try_from(due_ns).unwrap_or(u64::MAX).saturating_sub(took_ns)).await;
         }
         Ok(())
     }
@@ -233,7 +240,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                     }
                     return Ok(is_copied);
                 }
-                Err(_) if left > 0 => self.0.ring.env.sleep(PAUSE_NS).await,
+                Err(_) if left > 0 => self.0.ring.rest_at_work(PAUSE_NS).await,
                 Err(_) => self.0.ring.check_alive()?,
             }
         }
@@ -291,7 +298,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             self.0.ring.check_alive()?;
             is_mended = self.0.mend_rows(striping, extent).await.is_ok();
             if !is_mended {
-                self.0.ring.env.sleep(PAUSE_NS).await;
+                self.0.ring.rest_at_work(PAUSE_NS).await;
             }
             self.check_rebuilds(place, device)?;
         }

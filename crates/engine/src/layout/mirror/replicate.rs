@@ -88,7 +88,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
     async fn lacks(&self, place: usize, offset: u64, bytes: &[u8]) -> bool {
         let Ok(device) = self.ring.members[place].device() else { return false };
         let mut found = vec![0; bytes.len()];
-        let read = self.ring.limited(device.read(offset + self.ring.data_offset(), &mut found)).await;
+        let read =
+            self.ring.limited_at(place, device.read(offset + self.ring.data_offset(), &mut found)).await;
         (read.is_err() || found != bytes) && self.ring.members[place].has(&device)
     }
 
@@ -97,7 +98,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         join::all(self.ring.places_in_sync().into_iter().map(|place| async move {
             let Ok(device) = self.ring.members[place].device() else { return };
             let write = device.write(offset + self.ring.data_offset(), bytes, Durability::Durable);
-            if let Err(error) = self.ring.limited(write).await {
+            if let Err(error) = self.ring.limited_at(place, write).await {
                 self.ring.fail_device(place, &device, error);
             }
         }))
@@ -154,10 +155,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
         };
         // One may have become in sync meanwhile that is behind; and turns may begin, or be kept no more.
         while !is_done() {
+            self.ring.check_settles()?;
             if self.ring.keeps_turns() {
                 self.progress.flush_wanted.set(wanted.through);
                 self.ring.changed.all();
-                self.ring.changed.until(|| (is_done() || !self.ring.keeps_turns()).then_some(())).await;
+                let may_go_on = || !self.ring.keeps_turns() || self.ring.work.none_settles();
+                self.ring.changed.until(|| (is_done() || may_go_on()).then_some(())).await;
             } else {
                 let behind = (0..self.ring.members.len()).filter(|&place| is_behind(place));
                 join::all(behind.map(|place| self.settle(place))).await;
@@ -212,6 +215,7 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
     }
 
     async fn settle(&self, place: usize) {
+        let Some(_at_work) = self.ring.begin_to_settle() else { return };
         let member = &self.ring.members[place];
         let _settling = member.gate.begin_settle();
         let ended = match is_planted(Bug::RingMarksUnderWay) {
@@ -220,7 +224,7 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
         };
         let settled = async {
             if !is_planted(Bug::RingNoFlush) {
-                self.ring.limited(member.flush()).await?;
+                self.ring.limited_at(place, member.flush()).await?;
             }
             if !member.is_in_sync() {
                 return Ok(());
@@ -229,7 +233,7 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
             let mark = Mark { epoch: self.opening.epoch.get(), through };
             // Another may have come further meanwhile: heads never go back.
             let next = |before| self.head_behind(before, place, mark.max(self.heads[place].mark.get()));
-            self.ring.limited(self.write_head(place, next)).await
+            self.ring.limited_at(place, self.write_head(place, next)).await
         };
         let Ok(device) = member.device() else { return };
         let _busy = self.ring.busy(place);
@@ -267,6 +271,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let Some(copy) = self.0.copies.try_copy(extent) else { return };
         self.0.ring.env.spawn(async move {
             let inner = &*ring.0;
+            let Some(_at_work) = inner.ring.begin_work() else { return };
             let in_sync = inner.ring.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
             let tickets: Vec<_> =
                 in_sync.map(|(place, member)| (place, member.gate.enqueue(0, extent.len))).collect();

@@ -196,7 +196,9 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             let Some(writing) = self.0.copies.try_write(change.runs()) else { continue };
             let (ring, bytes, stripe, rows) = (self.clone(), bytes.to_vec(), change.stripe, change.hull());
             self.0.ring.env.spawn(async move {
-                let Some(striping) = &ring.0.striping else { return };
+                let (Some(striping), Some(_at_work)) = (&ring.0.striping, ring.0.ring.begin_work()) else {
+                    return;
+                };
                 let write = [PlacedWrite { offset, parts: vec![&bytes] }];
                 let changes = RowWrite::all_of(&striping.stripes, &write);
                 let is_this = |it: &&RowWrite<'_>| (it.stripe, it.hull()) == (stripe, rows);

@@ -84,6 +84,9 @@ for (const [key, name] of [["files", "Room in use"], ["inodes", "Inodes in use"]
   by("files").append(meters[key].element);
 }
 
+meters.conversion = meter("How far it is");
+by("conversion").append(meters.conversion.element);
+
 by("legend").append(
   ...[["reading", "only reads"], ["writing", "writes"], ["rebuilding", "is rebuilt"], ["out", "takes no part"]].flatMap(([key, text]) => [
     made("span", {}, made("i", { className: `key ${key}` }), text),
@@ -209,6 +212,16 @@ const drawFiles = ({ file_system: files }) => {
   );
 };
 
+const drawConversion = ({ conversion }) => {
+  by("conversion-card").hidden = !conversion;
+  if (!conversion) return;
+  const { doing, done_bytes: done, all_bytes: all } = conversion;
+  const share = done / Math.max(1, all);
+  // A stage of one step has nothing to measure.
+  const far = all > 1 ? `: ${bytes(done)} of ${bytes(all)} (${percent(share)})` : "";
+  meters.conversion.set(share, `${doing}${far}`);
+};
+
 const drawStatus = (status) => {
   const { volume, server, state } = status;
   document.title = `${state.name}: ${volume.path}`;
@@ -239,6 +252,7 @@ const draw = () => {
   drawCommits();
   if (lastStatus) {
     drawStatus(lastStatus);
+    drawConversion(lastStatus);
     drawMirror(lastStatus);
     drawFiles(lastStatus);
   }

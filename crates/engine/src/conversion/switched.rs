@@ -1,9 +1,9 @@
-//! The volume behind a front end: another one can take its place while clients are connected.
+//! What stands before a volume, so that another one can take its place while clients are connected.
 //!
 //! ```text
-//!   front end ──► SwitchedVolume ──► the volume
-//!                   held             no request is under way, the next ones wait
-//!                   tracked          which pages changed, for whoever copies them (changed_pages)
+//!   requests ──► SwitchedVolume ──► the volume
+//!                  held             no request is under way, the next ones wait
+//!                  tracked          which pages changed, for whoever copies them (changed_pages)
 //! ```
 //!
 //! 1. While it is held no request is under way, and none begins. Those that came wait, in no order; reads do, too.
@@ -12,20 +12,19 @@
 //! 4. Writes wait while more pages are marked than the bound that the copier set, and for nothing else. Flushes never wait for it.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
-use evenkeel_engine::device::Extent;
-
-use super::LocalVolume;
 use super::changed_pages::ChangedPages;
-use crate::wait::Notify;
+use crate::device::Extent;
+use crate::notify::Notify;
+use crate::planted::{Bug, is_planted};
 
-/// A volume that can be switched. A clone is another handle to the same.
-#[derive(Clone)]
-pub struct SwitchedVolume(Rc<Inner>);
+/// A volume that can be switched, where `V` is a handle to one. A clone is another handle to the same.
+pub struct SwitchedVolume<V>(Rc<Inner<V>>);
 
-struct Inner {
-    volume: RefCell<LocalVolume>,
+struct Inner<V> {
+    volume: RefCell<V>,
     under_way: Cell<usize>,
     is_held: Cell<bool>,
     tracked: RefCell<Option<Tracked>>,
@@ -41,14 +40,28 @@ struct Tracked {
     bound: u64,
 }
 
-/// A request under way.
-pub(crate) struct Pass<'a> {
-    inner: &'a Inner,
-    /// The volume that it is for.
-    pub(crate) volume: LocalVolume,
+impl<V> Clone for SwitchedVolume<V> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
 }
 
-impl Drop for Pass<'_> {
+impl<V> fmt::Debug for SwitchedVolume<V> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &self.0;
+        let mut out = out.debug_struct("SwitchedVolume");
+        out.field("under_way", &inner.under_way).field("is_held", &inner.is_held).finish_non_exhaustive()
+    }
+}
+
+/// A request under way.
+pub(super) struct Pass<'a, V> {
+    inner: &'a Inner<V>,
+    /// The volume that it is for.
+    pub(super) volume: V,
+}
+
+impl<V> Drop for Pass<'_, V> {
     fn drop(&mut self) {
         self.inner.under_way.set(self.inner.under_way.get() - 1);
         if self.inner.is_held.get() {
@@ -58,23 +71,32 @@ impl Drop for Pass<'_> {
 }
 
 /// A request under way that writes: what it wrote is marked when this goes.
-pub(crate) struct WritePass<'a, W: Fn(&mut ChangedPages)> {
-    pub(crate) pass: Pass<'a>,
+pub(super) struct WritePass<'a, V, W: Fn(&mut ChangedPages)> {
+    pub(super) pass: Pass<'a, V>,
     mark: W,
 }
 
-impl<W: Fn(&mut ChangedPages)> Drop for WritePass<'_, W> {
+impl<V, W: Fn(&mut ChangedPages)> Drop for WritePass<'_, V, W> {
     fn drop(&mut self) {
-        if let Some(tracked) = &mut *self.pass.inner.tracked.borrow_mut() {
-            (self.mark)(&mut tracked.pages);
+        if !is_planted(Bug::ConversionMarksAhead) {
+            self.pass.inner.mark(&self.mark);
+        }
+    }
+}
+
+impl<V> Inner<V> {
+    fn mark(&self, mark: &impl Fn(&mut ChangedPages)) {
+        if let Some(tracked) = &mut *self.tracked.borrow_mut() {
+            mark(&mut tracked.pages);
         }
     }
 }
 
 /// Nothing is under way meanwhile.
-pub(super) struct Hold(SwitchedVolume);
+#[derive(Debug)]
+pub struct Hold<V>(SwitchedVolume<V>);
 
-impl Drop for Hold {
+impl<V> Drop for Hold<V> {
     fn drop(&mut self) {
         self.0.0.is_held.set(false);
         self.0.0.changed.all();
@@ -82,18 +104,18 @@ impl Drop for Hold {
 }
 
 /// Changed pages are marked as long as this is there.
-pub(super) struct Tracking(SwitchedVolume);
+pub(super) struct Tracking<V>(SwitchedVolume<V>);
 
-impl Drop for Tracking {
+impl<V> Drop for Tracking<V> {
     fn drop(&mut self) {
         self.0.0.tracked.replace(None);
         self.0.0.changed.all();
     }
 }
 
-impl SwitchedVolume {
+impl<V: Clone> SwitchedVolume<V> {
     /// In front of `volume`.
-    pub(crate) fn new(volume: LocalVolume) -> Self {
+    pub fn new(volume: V) -> Self {
         Self(Rc::new(Inner {
             volume: RefCell::new(volume),
             under_way: Cell::new(0),
@@ -105,39 +127,45 @@ impl SwitchedVolume {
     }
 
     /// The volume of this moment.
-    pub(crate) fn now(&self) -> LocalVolume {
+    pub fn now(&self) -> V {
         self.0.volume.borrow().clone()
     }
 
     /// What one commit may carry is told to somebody who reckons with it from now on.
-    pub(crate) fn tells_limits(&self) {
+    pub fn tells_limits(&self) {
         self.0.has_told_limits.set(true);
     }
 
     /// Whether what takes its place has to take commits as large.
-    pub(super) fn has_told_limits(&self) -> bool {
+    pub fn has_told_limits(&self) -> bool {
         self.0.has_told_limits.get()
     }
 
     /// Waits until no request is under way. Only one holds it at a time.
-    pub(super) async fn hold(&self) -> Hold {
+    ///
+    /// # Panics
+    ///
+    /// Where another holds it.
+    pub async fn hold(&self) -> Hold<V> {
         let inner = &self.0;
         assert!(!inner.is_held.replace(true), "two hold one volume");
         let hold = Hold(self.clone());
-        inner.changed.until(|| (inner.under_way.get() == 0).then_some(())).await;
+        let is_idle = || inner.under_way.get() == 0 || is_planted(Bug::ConversionHoldsAtOnce);
+        inner.changed.until(|| is_idle().then_some(())).await;
         hold
     }
 
-    /// Marks what changes from now on. A request that was under way before is over.
-    pub(super) async fn track(&self) -> Tracking {
+    /// Marks what changes from now on in a volume of so many bytes. A request that was under way before is over.
+    pub(super) async fn track(&self, size_bytes: u64) -> Tracking<V> {
         let _between_requests = self.hold().await;
-        let pages = ChangedPages::of(self.now().size_bytes());
+        assert!(self.0.tracked.borrow().is_none(), "two copy one volume");
+        let pages = ChangedPages::of(size_bytes);
         self.0.tracked.replace(Some(Tracked { pages, bound: u64::MAX }));
         Tracking(self.clone())
     }
 
     /// Begins a request, unless it has to wait.
-    pub(crate) fn begin(&self) -> Option<Pass<'_>> {
+    pub(super) fn begin(&self) -> Option<Pass<'_, V>> {
         let inner = &*self.0;
         if inner.is_held.get() {
             return None;
@@ -147,29 +175,32 @@ impl SwitchedVolume {
     }
 
     /// Begins a request that writes nothing.
-    pub(crate) async fn enter(&self) -> Pass<'_> {
+    pub(super) async fn enter(&self) -> Pass<'_, V> {
         self.0.changed.until(|| self.begin()).await
     }
 
     /// Begins a request that writes what `mark` marks.
-    pub(crate) async fn enter_to_write<W: Fn(&mut ChangedPages)>(&self, mark: W) -> WritePass<'_, W> {
+    pub(super) async fn enter_to_write<W: Fn(&mut ChangedPages)>(&self, mark: W) -> WritePass<'_, V, W> {
         let may_write = || self.0.tracked.borrow().as_ref().is_none_or(Tracked::has_room);
         let pass = self.0.changed.until(|| if may_write() { self.begin() } else { None }).await;
+        if is_planted(Bug::ConversionMarksAhead) {
+            self.0.mark(&mark);
+        }
         WritePass { pass, mark }
     }
 
     /// Begins a request that writes to `extent`.
-    pub(crate) async fn enter_to_write_to(
+    pub(super) async fn enter_to_write_to(
         &self,
         extent: Extent,
-    ) -> WritePass<'_, impl Fn(&mut ChangedPages)> {
+    ) -> WritePass<'_, V, impl Fn(&mut ChangedPages)> {
         self.enter_to_write(move |pages| pages.mark(extent)).await
     }
 }
 
-impl Hold {
+impl<V> Hold<V> {
     /// From now on requests go to `volume`, which holds what the one before did.
-    pub(super) fn switch(&self, volume: LocalVolume) {
+    pub fn switch(&self, volume: V) {
         self.0.0.volume.replace(volume);
     }
 }
@@ -180,7 +211,7 @@ impl Tracked {
     }
 }
 
-impl Tracking {
+impl<V> Tracking<V> {
     /// Pages that are marked, counted in whatever one mark stands for.
     pub(super) fn marked(&self) -> u64 {
         self.with(|tracked| tracked.pages.marked())
@@ -201,8 +232,8 @@ impl Tracking {
         taken
     }
 
-    /// Takes the marks off these pages, which are to be copied after that. The extent begins at a multiple of
-    /// [`Self::mark_bytes`].
+    /// Takes the marks off these pages, which are to be copied after that. The extent ends at a multiple of
+    /// [`Self::mark_bytes`], or with the volume.
     pub(super) fn take_all_of(&self, extent: Extent) {
         self.with(|tracked| tracked.pages.unmark(extent));
     }

@@ -3,8 +3,8 @@
 //! 1. It takes no more than [`MARKS_MAX`] bits, however large the volume.
 //! 2. A mark is taken off only by whoever copies its pages after that.
 
-use evenkeel_engine::device::Extent;
-use evenkeel_engine::format::PAGE_BYTES;
+use crate::device::Extent;
+use crate::format::PAGE_BYTES;
 
 /// Marks of a volume, at most: 16 MiB of memory. A page each up to 512 GiB.
 const MARKS_MAX: u64 = 1 << 27;
@@ -13,7 +13,7 @@ const WORD_BITS: u64 = 64;
 
 /// The marks.
 #[derive(Debug)]
-pub(crate) struct ChangedPages {
+pub(super) struct ChangedPages {
     size_bytes: u64,
     /// Bytes that one mark stands for.
     mark_bytes: u64,
@@ -40,7 +40,7 @@ impl ChangedPages {
     }
 
     /// Marks every page that has a byte in `extent`; what lies beyond the end is of no account.
-    pub(crate) fn mark(&mut self, extent: Extent) {
+    pub(super) fn mark(&mut self, extent: Extent) {
         let Some((first, end)) = self.marks_of(extent) else { return };
         for mark in first..end {
             let bit = self.bit(mark);
