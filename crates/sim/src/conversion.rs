@@ -445,7 +445,6 @@ mod tests {
                 Err(violation) => panic!("seed {seed}: {}", violation.what),
             }
         }
-        println!("{total:?}");
         let Tally { converted, given_up, failed, cut_copying, cut_switching, cut_behind } = total;
         for count in [converted, given_up, failed, cut_copying, cut_switching, cut_behind] {
             assert!(count > 0, "{total:?}");
