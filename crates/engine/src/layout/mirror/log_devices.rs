@@ -21,6 +21,7 @@ use std::rc::{Rc, Weak};
 use super::MirrorPages;
 use super::log_copy::Joining;
 pub(crate) use super::log_losses::{beyond, loss_count};
+use super::log_queue::{LogQueue, PIECE_BYTES};
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -92,6 +93,8 @@ pub(super) struct Member<L> {
     pub(super) failure: Cell<Option<DeviceError>>,
     /// When the device in its place answered.
     answers: Answers,
+    /// What is under way there.
+    queue: LogQueue,
 }
 
 impl<L> Member<L> {
@@ -103,6 +106,7 @@ impl<L> Member<L> {
             head: Cell::default(),
             failure: Cell::default(),
             answers: Answers::default(),
+            queue: LogQueue::default(),
         }
     }
 
@@ -426,12 +430,32 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         };
         let change = &change;
         let taking_part = join::all(devices.into_iter().map(|(member, device)| async move {
+            let _under_way = match extent {
+                Some(extent) => Some(member.queue.begin(extent.len).await),
+                None => None,
+            };
+            // Whoever was given up meanwhile is asked for nothing more.
+            if !member.has(&device) || member.state.get() != LogDeviceState::InSync {
+                return;
+            }
             if let Err(error) = self.limited_by(&member.answers, change(Rc::clone(&device))).await {
                 self.fail_device(&device, error);
             }
         }));
         join::both(taking_part, copied).await;
         self.losses_noted().await
+    }
+
+    /// Writes so little that a device answers soon.
+    async fn write_piece(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        let write =
+            |device: Rc<L>| async move { device.write(offset + DATA_OFFSET, bytes, durability).await };
+        self.on_all(Some(Extent::new(offset, bytes.len() as u64)), write).await
     }
 
     /// Sends a request to one that is about to take part.
@@ -478,10 +502,21 @@ impl<E: Env, L: Device, W: Witness> Device for LogDeviceJournal<E, L, W> {
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
-        let extent = Extent::new(offset, bytes.len() as u64);
-        let write =
-            |device: Rc<L>| async move { device.write(offset + DATA_OFFSET, bytes, durability).await };
-        self.0.on_all(Some(extent), write).await
+        if bytes.len() <= PIECE_BYTES {
+            return self.0.write_piece(offset, bytes, durability).await;
+        }
+        // All at once: whoever is copied to from now on gets all of them, or none.
+        let failed = Cell::new(None);
+        join::all((offset..).step_by(PIECE_BYTES).zip(bytes.chunks(PIECE_BYTES)).map(|(at, piece)| {
+            let failed = &failed;
+            async move {
+                if let Err(error) = self.0.write_piece(at, piece, durability).await {
+                    failed.set(Some(error));
+                }
+            }
+        }))
+        .await;
+        failed.get().map_or(Ok(()), Err)
     }
 
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {

@@ -29,6 +29,7 @@ mod journal;
 mod log_copy;
 pub mod log_devices;
 mod log_losses;
+mod log_queue;
 pub mod member_journal;
 mod membership;
 mod quorum;
