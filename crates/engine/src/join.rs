@@ -4,6 +4,19 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
+/// Lets every task that is ready run first.
+pub async fn yield_now() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Runs all of them side by side, in the caller's task; ends when all have ended.
 pub async fn all<F: Future<Output = ()>>(futures: impl Iterator<Item = F>) {
     let mut under_way: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();

@@ -10,6 +10,39 @@ use evenkeel_engine::volume::Volume;
 use crate::error::StoreError;
 use crate::store::{Change, CommitLimits, Extent, Store};
 
+/// What is asked of a volume alike, whichever stands for it.
+macro_rules! requests {
+    () => {
+        async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
+            Self::read(self, offset, into).await.map_err(told)
+        }
+
+        async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+            Self::write(self, offset, bytes, Durability::Buffered).await.map_err(told)
+        }
+
+        async fn write_fresh(&self, offset: u64, blocks: &[&[u8]]) -> Result<(), StoreError> {
+            Self::write_fresh(self, offset, blocks).await.map_err(told)
+        }
+
+        async fn zero(&self, extent: Extent) -> Result<(), StoreError> {
+            self.write_zeroes(extent, Durability::Buffered).await.map_err(told)
+        }
+
+        async fn flush(&self, ranges: &[Extent]) -> Result<(), StoreError> {
+            Self::flush(self, FlushScope::Ranges(ranges)).await.map_err(told)
+        }
+
+        async fn commit(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
+            self.commit_changes(changes).await.map_err(told)
+        }
+
+        async fn commit_in_background(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
+            Self::commit_in_background(self, changes).await.map_err(told)
+        }
+    };
+}
+
 fn told(error: Error) -> StoreError {
     StoreError(error.to_string())
 }
@@ -23,33 +56,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Store for Volume<E, A, H, 
         CommitLimits { bytes: self.commit_max_bytes(), pages: self.commit_pages_max() }
     }
 
-    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
-        Self::read(self, offset, into).await.map_err(told)
-    }
-
-    async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        Self::write(self, offset, bytes, Durability::Buffered).await.map_err(told)
-    }
-
-    async fn write_fresh(&self, offset: u64, blocks: &[&[u8]]) -> Result<(), StoreError> {
-        Self::write_fresh(self, offset, blocks).await.map_err(told)
-    }
-
-    async fn zero(&self, extent: Extent) -> Result<(), StoreError> {
-        self.write_zeroes(extent, Durability::Buffered).await.map_err(told)
-    }
-
-    async fn flush(&self, ranges: &[Extent]) -> Result<(), StoreError> {
-        Self::flush(self, FlushScope::Ranges(ranges)).await.map_err(told)
-    }
-
-    async fn commit(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
-        self.commit_changes(changes).await.map_err(told)
-    }
-
-    async fn commit_in_background(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
-        Self::commit_in_background(self, changes).await.map_err(told)
-    }
+    requests!();
 
     async fn wait_beside_small_commits(&self) -> bool {
         self.wait_beside_small_writes().await
@@ -67,33 +74,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Store for SwitchedVolume<V
         Store::limits(&self.now())
     }
 
-    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
-        Self::read(self, offset, into).await.map_err(told)
-    }
-
-    async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        Self::write(self, offset, bytes, Durability::Buffered).await.map_err(told)
-    }
-
-    async fn write_fresh(&self, offset: u64, blocks: &[&[u8]]) -> Result<(), StoreError> {
-        Self::write_fresh(self, offset, blocks).await.map_err(told)
-    }
-
-    async fn zero(&self, extent: Extent) -> Result<(), StoreError> {
-        self.write_zeroes(extent, Durability::Buffered).await.map_err(told)
-    }
-
-    async fn flush(&self, ranges: &[Extent]) -> Result<(), StoreError> {
-        Self::flush(self, FlushScope::Ranges(ranges)).await.map_err(told)
-    }
-
-    async fn commit(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
-        self.commit_changes(changes).await.map_err(told)
-    }
-
-    async fn commit_in_background(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
-        Self::commit_in_background(self, changes).await.map_err(told)
-    }
+    requests!();
 
     async fn wait_beside_small_commits(&self) -> bool {
         self.now().wait_beside_small_writes().await

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use evenkeel_engine::env::Env;
+pub(crate) use evenkeel_engine::join::yield_now;
 
 /// Wakes the one task that waits for a condition to be looked at again.
 #[derive(Debug, Default)]
@@ -142,19 +143,6 @@ pub(crate) fn run_apart<T: 'static>(
         ended.raise();
     });
     async move { done.until(|| outcome.take()).await }
-}
-
-/// Lets every task that is ready run first.
-pub(crate) async fn yield_now() {
-    let mut has_waited = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Which of two came first.

@@ -6,14 +6,13 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::future::poll_fn;
-use std::task::Poll;
 
 use super::switched::{Hold, SwitchedVolume, Tracking};
 use crate::device::{Durability, Extent};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
+use crate::join::yield_now;
 use crate::layout::{JournalStore, PageStore};
 use crate::planted::{Bug, is_planted};
 use crate::volume::Volume;
@@ -109,19 +108,6 @@ impl<'a, E: Env> Pace<'a, E> {
             early_ns => self.env.sleep(early_ns).await,
         }
     }
-}
-
-/// Lets every task that is ready run first.
-async fn yield_now() {
-    let mut has_waited = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> VolumeCopy<E, A, H, L> {
