@@ -203,6 +203,44 @@ fn a_rebuild_says_how_many_pages_nobody_has_right_any_more() {
 }
 
 #[test]
+fn a_rebuild_asks_others_once_for_the_rows_of_a_stripe_and_copies_none_that_were_never_written() {
+    let mut plan = of_small_shards();
+    (plan.ring.policy, plan.ring.rebuild_piece_bytes) = (Policy::Mixed, 2 * SHARD as u64);
+    let (stripe, stripes) = (4 * SHARD as u64, 12);
+    plan.create.size_bytes = 4 * stripes * stripe;
+    let mut machine = Machine::new(plan, 31);
+    let bytes = noise(9, (stripes * stripe) as usize);
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
+        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    for rebuilt in 0..6 {
+        let mut machine = machine.fork(rebuilt as u64);
+        let blank = Image::shared(machine.members[0].borrow().geometry());
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
+            let reads = || run.members.iter().map(|member| member.counters().reads).sum::<u64>();
+            let before = reads();
+            ring.fail(rebuilt, DeviceError { doing: "be replaced", errno: 5 });
+            ring.replace(rebuilt, run.another(&blank).into()).await.unwrap();
+            whole(&ring, &run.env).await;
+            let (reads, copied) = (reads() - before, ring.members()[rebuilt].copied_bytes);
+            // Beside what was written the table of its sums, and what is above that.
+            let shards = copied / SHARD as u64;
+            assert!((stripes..stripes + 4).contains(&shards), "{shards} shards of {rebuilt}");
+            // Four to compute it, and where some of a stripe is not known, five to see that it is one version.
+            assert!(reads <= 9 * shards, "{reads} reads for {shards} shards of {rebuilt}");
+            volume.close().await.unwrap();
+        });
+        machine.members[rebuilt] = blank;
+        machine.power_cut();
+        machine.members_gone = [1, 3].map(|behind| (rebuilt + behind) % 6).to_vec();
+        assert!(machine.contents()[..bytes.len()] == bytes, "{rebuilt} rebuilt");
+    }
+}
+
+#[test]
 fn a_rebuild_beside_a_member_that_rots_leaves_one_version_of_rows_of_which_a_page_is_not_known() {
     // Every other shard has contents: the others have no sums that would tell versions apart.
     let mut plan = of_small_shards();

@@ -94,6 +94,18 @@ impl Stripes {
         Some(Extent::new(offset, self.shard_bytes()))
     }
 
+    /// Rows of a member, from the begin of its shards: those of each stripe together, in order.
+    pub fn rows_by_stripe(&self, on_member: Extent) -> impl Iterator<Item = Extent> + use<> {
+        let shard_bytes = self.shard_bytes();
+        let (mut offset, end) = (on_member.offset, on_member.end());
+        std::iter::from_fn(move || {
+            let left = end.checked_sub(offset).filter(|&left| left > 0)?;
+            let rows = Extent::new(offset, left.min(shard_bytes - offset % shard_bytes));
+            offset += rows.len;
+            Some(rows)
+        })
+    }
+
     /// An extent, piece by piece, each in one data shard, in order. None where the extent does not fit 64 bits.
     pub fn pieces(&self, extent: Extent) -> impl Iterator<Item = Piece> + use<> {
         let stripes = *self;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   MirrorPages ───► PageStore     pages on all members (store.rs), in turns that the ring gives (crate::ring):
-//!                                  written and flushed (replicate.rs), read (read.rs), rebuilt (rebuild.rs);
+//!                                  written and flushed (replicate.rs), read (read.rs), rebuilt (rebuild.rs, rebuild_rows.rs);
 //!                                  what a member says of itself (heads.rs), what one lacks that is away (dirty.rs),
 //!                                  and what one is that comes back (rejoin.rs)
 //!   MirrorJournal ─► JournalStore  records and superblocks (journal.rs)
@@ -35,6 +35,7 @@ mod membership;
 mod quorum;
 mod read;
 mod rebuild;
+mod rebuild_rows;
 mod rejoin;
 mod replicate;
 mod store;

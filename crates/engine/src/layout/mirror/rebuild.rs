@@ -8,13 +8,13 @@
 //!    A piece that writes spoil again and again is copied while they wait.
 //! 3. No more is copied in a second than is allowed, and nothing is read for it from a member that writes.
 //!    It ends with the volume ([`crate::ring::work`]).
-//! 4. Nothing is copied before there is a [`Verifier`]. A page that is not what it should be is taken from a member that has
+//! 4. Of stripes the rows are copied that the member holds ([`super::rebuild_rows`]).
+//! 5. Nothing is copied before there is a [`Verifier`]. A page that is not what it should be is taken from a member that has
 //!    it right; where none has, it is counted. Pages without contents are passed over: what is there is never read.
 
 use std::rc::{Rc, Weak};
 
 use super::dirty::{Kept, Lacking};
-use super::striping::Striping;
 use super::{Inner, MirrorPages};
 use crate::device::{Drive, Extent, FlushScope};
 use crate::env::Env;
@@ -28,10 +28,10 @@ use crate::ring::copying::CopyGuard;
 use crate::ring::{EIO, MemberState, RebuildFound, Role};
 
 /// How long a piece that cannot be read rests before it is tried again.
-const PAUSE_NS: u64 = 100_000_000;
+pub(super) const PAUSE_NS: u64 = 100_000_000;
 
 /// How often.
-const TRIES: usize = 3;
+pub(super) const TRIES: usize = 3;
 
 /// The mirror, once there is somebody who can tell right bytes of its members from wrong ones; `None` once nobody has it any more.
 #[allow(
@@ -160,9 +160,6 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let (ring, member) = (&self.0.ring, &self.0.ring.members[place]);
         let began_ns = ring.env.now_ns();
         let piece_bytes = ring.options.rebuild_piece_bytes.max(PAGE_BYTES);
-        // A piece is computed from many reads, and a write meanwhile has it computed again.
-        let piece_bytes =
-            if self.0.striping.is_some() { piece_bytes.min(4 * PAGE_BYTES) } else { piece_bytes };
         let size_bytes = self.0.member_bytes(ring.geometry.get().size_bytes);
         let (mut offset, mut copied_bytes, mut done_bytes) = (0, 0, 0);
         let is_forgotten_early =
@@ -180,9 +177,9 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 continue;
             }
             if self.is_needed(extent, verifier).await {
-                let mut spoiled = 0;
-                while !self.copy_piece(place, device, extent, verifier, spoiled).await? {
-                    spoiled += 1;
+                match &self.0.striping {
+                    Some(striping) => self.copy_rows(striping, place, device, extent).await?,
+                    None => self.copy_piece(place, device, extent, verifier).await?,
                 }
                 copied_bytes += extent.len;
                 member.copied_bytes.set(member.copied_bytes.get() + extent.len);
@@ -203,8 +200,10 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
 
     /// Whether any page there has contents. One that gets some from here on is written on the new member too.
     async fn is_needed(&self, extent: Extent, verifier: &Weak<dyn Verifier>) -> bool {
-        // Of stripes a member holds rows: one is needed though a page of it may have no contents.
-        let Some(verifier) = verifier.upgrade().filter(|_| self.0.striping.is_none()) else { return true };
+        let Some(verifier) = verifier.upgrade() else { return true };
+        if let Some(striping) = &self.0.striping {
+            return self.0.is_any_row_needed(striping, extent, &*verifier).await;
+        }
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
             if !verifier.expects(offset).await.is_empty {
                 return true;
@@ -213,9 +212,23 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         false
     }
 
-    /// Copies a piece that was `spoiled` so often; false where a write came meanwhile. A page that no member can read is passed
-    /// over: it is lost wherever it is, and its sum says so.
+    /// Copies a piece. A page that no member can read is passed over: it is lost wherever it is, and its sum says so.
     async fn copy_piece(
+        &self,
+        place: usize,
+        device: &Rc<M>,
+        extent: Extent,
+        verifier: &Weak<dyn Verifier>,
+    ) -> Result<(), DeviceError> {
+        let mut spoiled = 0;
+        while !self.try_copy_piece(place, device, extent, verifier, spoiled).await? {
+            spoiled += 1;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::copy_piece`], of one that was `spoiled` so often; false where a write came meanwhile.
+    async fn try_copy_piece(
         &self,
         place: usize,
         device: &Rc<M>,
@@ -223,9 +236,6 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         verifier: &Weak<dyn Verifier>,
         spoiled: usize,
     ) -> Result<bool, DeviceError> {
-        if let Some(striping) = &self.0.striping {
-            return self.copy_rows(striping, place, device, extent, spoiled).await;
-        }
         let judging =
             verifier.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: EIO })?;
         let copy = self.0.copies.copy(extent, spoiled).await;
@@ -250,68 +260,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         }
         drop(copy);
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
-            let page = Extent::new(offset, PAGE_BYTES);
-            let mut spoiled = 0;
-            while !Box::pin(self.copy_piece(place, device, page, verifier, spoiled)).await? {
-                spoiled += 1;
-            }
-        }
-        Ok(true)
-    }
-
-    /// As [`Self::copy_piece`], of rows of stripes.
-    async fn copy_rows(
-        &self,
-        striping: &Striping,
-        place: usize,
-        device: &Rc<M>,
-        extent: Extent,
-        spoiled: usize,
-    ) -> Result<bool, DeviceError> {
-        let stripe = striping.stripes.stripe_on_member(extent.offset);
-        let is_parity = striping.stripes.shard_on(stripe, place).number >= striping.stripes.data();
-        if is_parity && is_planted(Bug::StripesRebuildStale) {
-            return Ok(true);
-        }
-        let mut bytes = vec![0; extent.len as usize];
-        let mut is_mended = false;
-        for _ in 0..TRIES {
-            let copy = self.0.copies.copy(extent, spoiled).await;
-            if let Ok(wrong) = self.0.compute_member(striping, place, extent, &mut bytes).await {
-                if is_mended || self.0.is_one_version(striping, place, extent, &bytes).await {
-                    let mut found = RebuildFound::default();
-                    for row in wrong {
-                        found.damaged_pages += self.0.damaged_pages(striping, row).await;
-                    }
-                    let is_copied = self.copy_to(place, device, &copy, &bytes).await?;
-                    if is_copied {
-                        self.found(place, found);
-                    }
-                    return Ok(is_copied);
-                }
-                if copy.is_spoiled() {
-                    // Somebody wrote there meanwhile: some had that, and others not yet.
-                    return Ok(false);
-                }
-            }
-            drop(copy);
-            self.0.ring.check_alive()?;
-            is_mended = self.0.mend_rows(striping, extent).await.is_ok();
-            if !is_mended {
-                self.0.ring.rest_at_work(PAUSE_NS).await;
-            }
-            self.check_rebuilds(place, device)?;
-        }
-        if extent.len <= PAGE_BYTES {
-            self.found(place, RebuildFound { damaged_pages: 1, ..RebuildFound::default() });
-            return Ok(true);
-        }
-        for offset in (extent.offset..extent.end()).step_by(PAGE) {
-            let page = Extent::new(offset, PAGE_BYTES);
-            let mut spoiled = 0;
-            while !Box::pin(self.copy_rows(striping, place, device, page, spoiled)).await? {
-                spoiled += 1;
-            }
+            Box::pin(self.copy_piece(place, device, Extent::new(offset, PAGE_BYTES), verifier)).await?;
         }
         Ok(true)
     }
@@ -368,7 +317,8 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         self.found(place, RebuildFound { damaged_pages: u64::from(is_lost), ..RebuildFound::default() });
     }
 
-    fn found(&self, place: usize, more: RebuildFound) {
+    /// Counts what was found.
+    pub(super) fn found(&self, place: usize, more: RebuildFound) {
         let found = &self.0.ring.members[place].rebuild_found;
         let RebuildFound { wrong_copies, damaged_pages } = found.get();
         found.set(RebuildFound {

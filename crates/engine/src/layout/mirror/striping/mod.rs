@@ -5,6 +5,8 @@
 //!   change.rs      a change of a stripe: logged, then on each member in its turn
 //!   pending.rs     changes under way, and reads that a change may spoil
 //!   rows.rs        what a change does not write of its rows
+//!   member_rows.rs what a member that is made whole is to hold of rows
+//!   span.rs        pages of data shards that are read together
 //!   read.rs        what shards hold: from their members, or computed
 //!   compute.rs     what a shard holds, from K others
 //!   right_page.rs  which of what can be read is right, for parity and rebuilds
@@ -23,6 +25,7 @@
 mod change;
 mod compute;
 mod live_records;
+mod member_rows;
 mod one_version;
 mod pending;
 mod read;
@@ -30,6 +33,7 @@ mod replay;
 mod right_page;
 mod row_write;
 mod rows;
+mod span;
 
 use std::cell::Cell;
 

@@ -1,6 +1,5 @@
 //! Which bytes of a page are right, of those that can be read: what parity and rebuilt members are made of.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Weak;
 
 use super::super::Inner;
@@ -10,7 +9,6 @@ use crate::device::{Drive, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::{PAGE, PAGE_BYTES};
-use crate::join;
 use crate::layout::Expected;
 use crate::layout::erasure::geometry::Shard;
 use crate::planted::{Bug, is_planted};
@@ -41,7 +39,7 @@ const UNKNOWN: DeviceError = DeviceError { doing: "read what a stripe holds", er
 
 impl Found {
     /// The bytes, and whether they are wrong.
-    fn page(self) -> Result<([u8; PAGE], bool), DeviceError> {
+    pub(super) fn page(self) -> Result<([u8; PAGE], bool), DeviceError> {
         match self {
             Self::Page(page) | Self::Instead(page) => Ok((page, false)),
             Self::Wrong(page) => Ok((page, true)),
@@ -51,75 +49,6 @@ impl Found {
 }
 
 impl<E: Env, M: Drive> Inner<E, M> {
-    /// What the member at `place` is to hold in these rows; answers where they begin in which it is made of what is wrong.
-    pub(in crate::layout::mirror) async fn compute_member(
-        &self,
-        striping: &Striping,
-        place: usize,
-        rows: Extent,
-        into: &mut [u8],
-    ) -> Result<Vec<u64>, DeviceError> {
-        let (failure, wrong) = (Cell::new(None), RefCell::new(Vec::new()));
-        let pages = into.chunks_exact_mut(PAGE).zip((rows.offset..).step_by(PAGE));
-        join::all(pages.map(|(page, offset)| {
-            let (failure, wrong) = (&failure, &wrong);
-            async move {
-                match self.compute_member_page(striping, place, offset).await {
-                    Ok((bytes, is_wrong)) => {
-                        page.copy_from_slice(&bytes);
-                        wrong.borrow_mut().extend(is_wrong.then_some(offset));
-                    }
-                    Err(error) => failure.set(Some(error)),
-                }
-            }
-        }))
-        .await;
-        failure.take().map_or(Ok(wrong.into_inner()), Err)
-    }
-
-    /// Pages of the data shards in this row that nobody has right any more, and that nobody is about to write anew.
-    pub(in crate::layout::mirror) async fn damaged_pages(&self, striping: &Striping, offset: u64) -> u64 {
-        let stripes = striping.stripes;
-        let stripe = stripes.stripe_on_member(offset);
-        let mut damaged = 0;
-        for number in 0..stripes.data() {
-            let shard = Shard { stripe, number };
-            let found = self.right_page(striping, shard, offset, (Care::RightBytes, Urgency::Copy)).await;
-            let Some(verifier) = self.verifier.borrow().as_ref().and_then(Weak::upgrade) else {
-                return damaged;
-            };
-            let is_settled = verifier.expects(stripes.home_of(shard, offset)).await.is_settled;
-            damaged += u64::from(is_settled && matches!(found, Ok(Found::Wrong(_))));
-        }
-        damaged
-    }
-
-    async fn compute_member_page(
-        &self,
-        striping: &Striping,
-        place: usize,
-        offset: u64,
-    ) -> Result<([u8; PAGE], bool), DeviceError> {
-        let stripes = striping.stripes;
-        let shard = stripes.shard_on(stripes.stripe_on_member(offset), place);
-        if shard.number < stripes.data() {
-            return self.right_page(striping, shard, offset, (Care::RightBytes, Urgency::Copy)).await?.page();
-        }
-        let (mut data, mut is_wrong) = (Vec::with_capacity(stripes.data()), false);
-        for number in 0..stripes.data() {
-            let shard = Shard { stripe: shard.stripe, number };
-            let found = self.right_page(striping, shard, offset, (Care::RightBytes, Urgency::Copy)).await?;
-            let (page, is_page_wrong) = found.page()?;
-            data.push(page);
-            is_wrong |= is_page_wrong;
-        }
-        let mut parity = vec![[0; PAGE]; stripes.parity()];
-        let inputs: Vec<&[u8]> = data.iter().map(|page| &page[..]).collect();
-        let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(|page| &mut page[..]).collect();
-        self.encode(striping, &inputs, &mut outputs)?;
-        Ok((parity[shard.number - stripes.data()], is_wrong))
-    }
-
     /// A page of a data shard as it should be, where any way to get it gives that; else as it is found.
     pub(super) async fn right_page(
         &self,

@@ -1,26 +1,22 @@
 //! What a change needs of its rows: the data that it does not write, as it should be.
 //!
-//! 1. Pages whose sums are known are read together, as many of a stripe as pay for one request to each member
-//!    ([`Span`]): from their members, or from K others where one of those writes. Only what is not right then, or not known to
-//!    be, is looked for page by page ([`super::right_page`]).
-//! 2. They come behind those of clients, and take no more memory at once than [`super::SPANS_MAX_BYTES`] beside the pages that
-//!    are lacking.
+//! 1. Pages are read together, as many of a stripe as pay for one request to each member ([`super::span`]).
+//! 2. They come behind those of clients.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Weak;
+use std::collections::BTreeSet;
 
 use super::super::Inner;
 use super::Striping;
 use super::right_page::{Care, Found};
 use super::row_write::{RowWrite, ShardPage};
+use super::span::{ReadPages, Span};
 use crate::device::{Drive, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
-use crate::layout::Expected;
-use crate::layout::erasure::geometry::{Piece, Shard};
+use crate::layout::erasure::geometry::Shard;
 use crate::planted::{Bug, is_planted};
 use crate::ring::{MemberState, Urgency};
 
@@ -48,17 +44,6 @@ impl DataRows {
     }
 }
 
-/// Rows of some data shards that are read together for the pages in them that a change lacks.
-#[derive(Debug, PartialEq, Eq)]
-struct Span {
-    rows: Extent,
-    numbers: BTreeSet<usize>,
-    pages: Vec<ShardPage>,
-}
-
-/// Pages that were read, or why not.
-type ReadPages = BTreeMap<ShardPage, Result<Found, DeviceError>>;
-
 impl<E: Env, M: Drive> Inner<E, M> {
     /// What the data shards hold in the rows of a change, once it is there.
     pub(super) async fn data_rows(
@@ -78,7 +63,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let is_rebuilt: Vec<bool> = (0..data).map(is_rebuilding).collect();
         let found = RefCell::new(ReadPages::new());
         join::all(spans(change, data).iter().map(|span| async {
-            let pages = self.read_span(striping, stripe, span, care).await;
+            let pages = self.read_span(striping, stripe, span, (care, Urgency::Change)).await;
             found.borrow_mut().extend(pages);
         }))
         .await;
@@ -99,84 +84,6 @@ impl<E: Env, M: Drive> Inner<E, M> {
             change.lay_over(number, shard);
         }
         Ok(DataRows { shards, wrong, is_rebuilt })
-    }
-
-    async fn read_span(&self, striping: &Striping, stripe: u64, span: &Span, care: Care) -> ReadPages {
-        let mut found = match care {
-            Care::RightBytes => self.read_known(striping, stripe, span).await,
-            Care::EachMember => ReadPages::new(),
-        };
-        let left: Vec<ShardPage> =
-            span.pages.iter().copied().filter(|page| !found.contains_key(page)).collect();
-        let looked_for = RefCell::new(ReadPages::new());
-        join::all(left.into_iter().map(|(number, offset)| {
-            let looked_for = &looked_for;
-            async move {
-                let shard = Shard { stripe, number };
-                let page = self.right_page(striping, shard, offset, (care, Urgency::Change)).await;
-                looked_for.borrow_mut().insert((number, offset), page);
-            }
-        }))
-        .await;
-        found.append(&mut looked_for.into_inner());
-        found
-    }
-
-    /// Those pages of a span that are right as they are read together, of those of which it is known what is right.
-    async fn read_known(&self, striping: &Striping, stripe: u64, span: &Span) -> ReadPages {
-        let expected = self.known_of(striping, stripe, &span.pages).await;
-        if expected.is_empty() {
-            return ReadPages::new();
-        }
-        let rows = span.rows;
-        let piece = |number: usize| {
-            let shard = Shard { stripe, number };
-            let home = striping.stripes.home_of(shard, rows.offset);
-            Piece {
-                extent: Extent::new(home, rows.len),
-                shard,
-                place: striping.stripes.place_of(shard),
-                on_member: rows,
-            }
-        };
-        let _coming = self.coming(striping);
-        let _memory = striping.span_memory(span.numbers.len() as u64 * rows.len).await;
-        let mut bytes: BTreeMap<usize, Vec<u8>> =
-            span.numbers.iter().map(|&number| (number, vec![0; rows.len as usize])).collect();
-        let mut parts: Vec<(Piece, &mut [u8])> =
-            bytes.iter_mut().map(|(&number, bytes)| (piece(number), &mut bytes[..])).collect();
-        if !matches!(self.read_rows(striping, &mut parts, Urgency::Change).await, Ok(true)) {
-            return ReadPages::new();
-        }
-        let mut found = ReadPages::new();
-        for ((number, offset), expected) in expected {
-            let at = (offset - rows.offset) as usize;
-            let page: &[u8; PAGE] = bytes[&number][at..at + PAGE].try_into().expect("a page");
-            let is_newest = expected.is_what_comes(page) || is_planted(Bug::StripesTakeOlder);
-            if expected.is_right(page) && is_newest {
-                found.insert((number, offset), Ok(Found::Page(*page)));
-            }
-        }
-        found
-    }
-
-    /// Those of these pages of which it is known what is right, with that.
-    async fn known_of(
-        &self,
-        striping: &Striping,
-        stripe: u64,
-        pages: &[ShardPage],
-    ) -> Vec<(ShardPage, Expected)> {
-        let verifier = self.verifier.borrow().as_ref().and_then(Weak::upgrade);
-        let Some(verifier) = verifier.filter(|_| !is_planted(Bug::StripesUnchecked)) else {
-            return Vec::new();
-        };
-        let mut known = Vec::with_capacity(pages.len());
-        for &(number, offset) in pages {
-            let expected = verifier.expects(striping.stripes.home_of(Shard { stripe, number }, offset)).await;
-            known.extend(expected.is_known().then_some(((number, offset), expected)));
-        }
-        known
     }
 }
 
