@@ -17,9 +17,9 @@ pub(crate) struct MirrorArgs {
     pub(crate) policy: PolicyArg,
 
     /// Longest turn in which a member writes. Longer turns suit drives that stay slow for long after writes, and take more
-    /// memory and log
-    #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "1s")]
-    pub(crate) turn: f64,
+    /// memory and log [default: what `evenkeel tune` chose, or 1s]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
+    pub(crate) turn: Option<f64>,
 
     /// How long small reads of a member must be fast after its turn before clients read it; 0 to read it at once
     #[arg(long, value_name = "TIME", value_parser = units::seconds_or_none, default_value = "100ms")]

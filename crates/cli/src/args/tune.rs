@@ -40,7 +40,8 @@ impl GoalArgs {
 /// and removes it again. Chosen are the largest batch of a group commit, and from which size on a write goes straight home. What wins
 /// is tried once more beside the default, and takes its place only where it wins again, by 5 %. The volume is not touched, but
 /// for the section [tuned] of its volume.toml, where each value has its reason; `evenkeel serve` and `mount` take it from there,
-/// unless an option says otherwise. The volume must not be served meanwhile.
+/// unless an option says otherwise. Members of a mirror are written to for a while besides: a longer turn is chosen where they
+/// are not steady within a second, and are in that. The volume must not be served meanwhile.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = TUNE_EXAMPLES)]
 pub(crate) struct TuneArgs {

@@ -18,7 +18,7 @@ use evenkeel_host::volume::{RunOptions, RunOptionsByLayout, VolumeError};
 use super::advice::advise;
 use super::listening::{access, addresses, nbd_setup, on_read_only, shown};
 use super::serve_limits::check_values;
-use super::tune::chosen;
+use super::tune::{chosen, chosen_turn_s};
 use super::{event_loop, recovered, serve_salvage, with_salvage};
 use crate::args::{BackendArg, CacheArg, JournalingArg, MirrorArgs, PolicyArg, RejoinArg, ServeArgs};
 use crate::failure::Failure;
@@ -30,6 +30,9 @@ pub(super) const STRAIGHT_HOME_BYTES: u64 = 256 << 10;
 
 /// Memory for pages unless it was chosen.
 const CACHE_BYTES: u64 = 64 << 20;
+
+/// For how long a member writes at most, unless something else was chosen.
+pub(super) const DEFAULT_TURN_S: f64 = 1.0;
 
 /// What a mirror's members are expected to take in a second: pages that wait for two turns of each are kept in memory,
 /// and as many that come meanwhile.
@@ -150,11 +153,13 @@ pub(super) fn run_options(
     mirror: &MirrorArgs,
 ) -> Result<RunOptions, Failure> {
     let (description, _) = Description::read(volume)?;
-    let mut volume = open_options(description.layout.is_ring(), journaling, cache_bytes, mirror.turn);
+    let chosen_s = chosen_turn_s(&description).unwrap_or(DEFAULT_TURN_S);
+    let turn_s = mirror.turn.unwrap_or(chosen_s);
+    let mut volume = open_options(description.layout.is_ring(), journaling, cache_bytes, turn_s);
     if let Some(chosen) = chosen(&description) {
         volume.batch_max_bytes = usize::try_from(chosen.batch_max_bytes).unwrap_or(usize::MAX);
     }
-    Ok(RunOptions { volume, ring: ring_options(mirror), keeps_writes: false })
+    Ok(RunOptions { volume, ring: ring_options(mirror, turn_s), keeps_writes: false })
 }
 
 /// The same once it is converted: what was chosen for its drives is forgotten then.
@@ -163,9 +168,10 @@ pub(super) fn converted_options(
     cache_bytes: Option<u64>,
     mirror: &MirrorArgs,
 ) -> RunOptionsByLayout {
+    let turn_s = mirror.turn.unwrap_or(DEFAULT_TURN_S);
     let [single, ring] = [false, true].map(|is_ring| RunOptions {
-        volume: open_options(is_ring, journaling, cache_bytes, mirror.turn),
-        ring: ring_options(mirror),
+        volume: open_options(is_ring, journaling, cache_bytes, turn_s),
+        ring: ring_options(mirror, turn_s),
         keeps_writes: false,
     });
     RunOptionsByLayout { single, ring }
@@ -186,8 +192,7 @@ pub(super) fn selective(volume: &Path, typed_bytes: Option<u64>) -> Result<Journ
 
 /// How a volume is run whose memory nobody chose.
 pub(super) fn cache_options(is_ring: bool, journaling: Journaling) -> OpenOptions {
-    let turn_s = RingOptions::default().turn_ns as f64 * 1e-9;
-    open_options(is_ring, journaling, None, turn_s)
+    open_options(is_ring, journaling, None, DEFAULT_TURN_S)
 }
 
 fn open_options(is_ring: bool, journaling: Journaling, cache_bytes: Option<u64>, turn_s: f64) -> OpenOptions {
@@ -240,7 +245,7 @@ pub(super) fn failure_of(volume: &Path, error: VolumeError) -> Failure {
     }
 }
 
-fn ring_options(args: &MirrorArgs) -> RingOptions {
+fn ring_options(args: &MirrorArgs, turn_s: f64) -> RingOptions {
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     RingOptions {
         policy: match args.policy {
@@ -250,7 +255,7 @@ fn ring_options(args: &MirrorArgs) -> RingOptions {
             PolicyArg::ReadFirst => Policy::ReadFirst,
             PolicyArg::ReadAround => Policy::ReadAround,
         },
-        turn_ns: ns(args.turn),
+        turn_ns: ns(turn_s),
         rest_ns: ns(args.rest),
         rest_max_ns: ns(args.rest_max),
         answer_max_ns: ns(args.answer_max),

@@ -1,6 +1,7 @@
 //! Refuses values of `evenkeel serve` and `mount` with which no volume is served well.
 
 use evenkeel_host::conditions::Machine;
+use evenkeel_host::volume::tuned::TURN_MS;
 use evenkeel_measure::report::format;
 
 use crate::args::MirrorArgs;
@@ -27,7 +28,8 @@ pub(super) fn check_values(mirror: &MirrorArgs, cache_bytes: Option<u64>) -> Res
         ),
         _ => Ok(()),
     };
-    within("--turn", turn, 0.01, 60.0)?;
+    let [least_s, most_s] = [TURN_MS.start(), TURN_MS.end()].map(|&ms| ms as f64 / 1e3);
+    turn.map_or(Ok(()), |turn_s| within("--turn", turn_s, least_s, most_s))?;
     within("--rest-max", rest_max, 0.0, 60.0)?;
     // What fails for being late is lost until it is rebuilt: a busy drive is not that.
     within("--answer-max", answer_max, 0.1, 3600.0)?;

@@ -10,7 +10,7 @@ use evenkeel_host::event_loop::Backend;
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::volume::create::Request;
 use evenkeel_host::volume::description::Description;
-use evenkeel_host::volume::tuned::{ChosenBytes, Tuned};
+use evenkeel_host::volume::tuned::{ChosenBytes, ChosenTime, Tuned};
 use evenkeel_host::volume::{LockedVolume, RunOptions};
 use evenkeel_measure::report::format;
 use evenkeel_measure::tune::bench::{Bench, Halted};
@@ -20,10 +20,11 @@ use evenkeel_measure::tune::model_bench::ModelBench;
 use evenkeel_measure::tune::report::TuneReport;
 use evenkeel_measure::tune::search::{Found, Match, Progress, ROUNDS, Search, Swept, Tried};
 use evenkeel_measure::tune::sizes::{Sizes, TimedWrite};
+use evenkeel_measure::tune::turns::Turns;
 use evenkeel_measure::tune::{Candidate, Goals};
 use evenkeel_trace::{Op, TraceReader};
 
-use super::serve::{STRAIGHT_HOME_BYTES, cache_options};
+use super::serve::{DEFAULT_TURN_S, STRAIGHT_HOME_BYTES, cache_options};
 use super::{progress_bar, quoted, show};
 use crate::args::{GoalArgs, TuneArgs};
 use crate::failure::Failure;
@@ -34,6 +35,10 @@ use crate::table::lay_out;
 /// Trials of each round in which the best is looked for, and of those in which it meets the default: what the time is divided by.
 const TRIALS_OF_ROUND: f64 = 16.0;
 const TRIALS_OF_MATCH: f64 = 16.0;
+
+/// Share of the time in which members of a ring are written to before the trials, and the most of it.
+const TURNS_SHARE: f64 = 1.0 / 3.0;
+const TURNS_MAX_S: f64 = 20.0;
 
 /// What a trial takes beside the time in which it writes, about: opening, and everything home.
 const BESIDE: f64 = 1.4;
@@ -75,7 +80,9 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         let mut bench =
             ModelBench::new(name, SEED, interrupt).map_err(|halted| failure(&args.volume, halted))?;
         let search = search(&args.goals, load, ATOMIC_MAX_BYTES, false);
-        let found = tuned(args, &search, &mut bench, &writes, true)?;
+        let turns = bench.turns((turns_s(&args.goals, true) * 1e9) as u64);
+        let turns = turns.map_err(|halted| failure(&args.volume, halted))?;
+        let found = tuned(args, &search, &mut bench, Some(&turns), &writes, true)?;
         return reached(&search, &found);
     }
     let locked = LockedVolume::lock(&args.volume)?;
@@ -88,19 +95,21 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     let is_ring = description.layout.is_ring();
     let search = search(&args.goals, load, description.atomic_max_bytes, is_ring);
     let bar = progress_bar();
-    let means = means(is_ring, interrupt);
+    let means = means(&args.goals, is_ring, interrupt);
     let bench =
         HostBench::beside(&args.volume, &description, means, |doing, done, all| show(&bar, doing, done, all));
     bar.finish_and_clear();
     let mut bench = bench.map_err(|halted| failure(&args.volume, halted))?;
     let atomic_sectors = description.members.iter().all(|member| member.atomic_sectors);
-    let found = tuned(args, &search, &mut bench, &writes, atomic_sectors)?;
+    let turns = bench.turns().cloned();
+    let found = tuned(args, &search, &mut bench, turns.as_ref(), &writes, atomic_sectors)?;
     drop(bench);
     if args.dry_run {
         return say("Nothing was changed.\n").and_then(|()| reached(&search, &found));
     }
-    let is_default = found.chosen == search.default;
-    locked.set_tuned((!is_default).then(|| section(&search, &args.goals, &found)))?;
+    let section = section(&search, &args.goals, &found, turns.as_ref());
+    let is_default = section.is_none();
+    locked.set_tuned(section)?;
     let volume = quoted(&args.volume);
     say(&match is_default {
         true => format!("{volume} runs with the defaults.\n"),
@@ -116,13 +125,13 @@ pub(super) fn before(request: &Request, goals: &GoalArgs) -> Result<Option<Tuned
     let is_ring = request.layout.is_ring();
     let search = search(goals, load(goals)?.0, request.atomic_max_bytes, is_ring);
     let bar = progress_bar();
-    let means = means(is_ring, interrupt()?);
+    let means = means(goals, is_ring, interrupt()?);
     let bench = HostBench::before(request, means, |doing, done, all| show(&bar, doing, done, all));
     bar.finish_and_clear();
     let mut bench = bench.map_err(|halted| failure(&request.folder, halted))?;
     let found = looked_for(&search, &mut bench).map_err(|halted| failure(&request.folder, halted))?;
-    say(&text(&search, &found))?;
-    Ok((found.chosen != search.default).then(|| section(&search, goals, &found)))
+    say(&text(&search, &found, bench.turns()))?;
+    Ok(section(&search, goals, &found, bench.turns()))
 }
 
 /// How a volume is run unless something else was chosen.
@@ -135,20 +144,27 @@ fn interrupt() -> Result<Interrupt, Failure> {
     Interrupt::on_signals().map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))
 }
 
-fn means(is_ring: bool, interrupt: Interrupt) -> Means {
+fn means(goals: &GoalArgs, is_ring: bool, interrupt: Interrupt) -> Means {
     let run = RunOptions::from(cache_options(is_ring, Journaling::Wasteless));
-    Means { run, backend: Backend::Auto, interrupt }
+    let turns_ns = (turns_s(goals, is_ring) * 1e9) as u64;
+    Means { run, backend: Backend::Auto, interrupt, turns_ns }
+}
+
+/// How long members are written to before the trials.
+fn turns_s(goals: &GoalArgs, is_ring: bool) -> f64 {
+    if is_ring { (goals.time * TURNS_SHARE).min(TURNS_MAX_S) } else { 0.0 }
 }
 
 fn search(goals: &GoalArgs, load: Load, atomic_max_bytes: u64, is_ring: bool) -> Search {
-    let rounds = ((goals.time / ROUND_S).ceil() as usize).clamp(1, LOOKED_MAX);
+    let time_s = goals.time - turns_s(goals, is_ring);
+    let rounds = ((time_s / ROUND_S).ceil() as usize).clamp(1, LOOKED_MAX);
     let trials = rounds as f64 * TRIALS_OF_ROUND + TRIALS_OF_MATCH;
     Search {
         goals: Goals { latency_max_s: goals.max_latency, throughput_min_bytes_per_s: goals.min_throughput },
         default: default(atomic_max_bytes),
         threshold_min_bytes: (!is_ring).then_some(atomic_max_bytes),
         load,
-        trial_s: (goals.time / trials / BESIDE).max(TRIAL_MIN_S),
+        trial_s: (time_s / trials / BESIDE).max(TRIAL_MIN_S),
         rounds,
     }
 }
@@ -199,12 +215,13 @@ fn tuned(
     args: &TuneArgs,
     search: &Search,
     bench: &mut impl Bench,
+    turns: Option<&Turns>,
     writes: &[TimedWrite],
     atomic_sectors: bool,
 ) -> Result<Found, Failure> {
     let halted = |halted| failure(&args.volume, halted);
     let found = looked_for(search, bench).map_err(halted)?;
-    say(&text(search, &found))?;
+    say(&text(search, &found, turns))?;
     let home_bytes_per_s =
         found.tried(found.chosen).map_or(0.0, |tried| tried.outcome.throughput_bytes_per_s);
     let sizes = (!writes.is_empty()).then(|| Sizes::of(writes, home_bytes_per_s, atomic_sectors));
@@ -223,7 +240,8 @@ fn tuned(
         }
     };
     let place = args.volume.display().to_string();
-    let report = TuneReport::new(place, load_name(&args.goals), search, &found, sizes, sweep);
+    let load = load_name(&args.goals);
+    let report = TuneReport::new(place, load, search, &found, turns.cloned(), sizes, sweep);
     if let Some(swept) = &report.sweep {
         say(&sweep_text(swept))?;
     }
@@ -310,7 +328,7 @@ fn beside(found: &Match) -> String {
 }
 
 /// What was found, for people.
-fn text(search: &Search, found: &Found) -> String {
+fn text(search: &Search, found: &Found, turns: Option<&Turns>) -> String {
     let mut text = format!("Wanted: {}.\n", search.goals.words());
     if let Some(model) = &found.model {
         writeln!(
@@ -353,11 +371,19 @@ fn text(search: &Search, found: &Found) -> String {
             beside(it)
         ),
     };
-    text + &end
+    let turns = turns.map_or_else(String::new, |turns| {
+        let (turn, home) = (format::seconds(turns.turn_s), format::rate(turns.bytes_per_s));
+        format!("As a member of a ring: turns of {turn}, {home} of pages home; {}.\n", turns.reason)
+    });
+    text + &end + &turns
 }
 
-/// What a description says of a choice.
-fn section(search: &Search, goals: &GoalArgs, found: &Found) -> Tuned {
+/// What a description says of a choice; nothing where the defaults are best.
+fn section(search: &Search, goals: &GoalArgs, found: &Found, turns: Option<&Turns>) -> Option<Tuned> {
+    let turn = turns.filter(|turns| turns.turn_s != DEFAULT_TURN_S);
+    if found.chosen == search.default && turn.is_none() {
+        return None;
+    }
     let (measured, line) = match (&found.beside_default, &found.model) {
         (Some(it), model) => (
             format!("{}; default: {}; {}", outcome(&it.best), outcome(&it.other), beside(it)),
@@ -380,7 +406,7 @@ fn section(search: &Search, goals: &GoalArgs, found: &Found) -> Tuned {
     let batches = tried(&found.batches, |it| format::bytes(it.batch_max_bytes));
     let thresholds =
         tried(&found.thresholds, |it| it.threshold_bytes.map_or_else(|| "never".to_owned(), format::bytes));
-    Tuned {
+    Some(Tuned {
         unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs()),
         goal: search.goals.words(),
         load: load_name(goals).chars().take(200).collect(),
@@ -390,14 +416,23 @@ fn section(search: &Search, goals: &GoalArgs, found: &Found) -> Tuned {
             reason: format!("of {batches}, the best first{}", line.unwrap_or_default()),
         },
         threshold: ChosenBytes { bytes: threshold_bytes, reason: format!("of {thresholds}, the best first") },
-    }
+        turn: turn.map(|it| ChosenTime { ms: (it.turn_s * 1e3) as u64, reason: it.reason.clone() }),
+    })
 }
 
 /// What a description's choice is, in a line.
 pub(super) fn said(tuned: &Tuned) -> String {
     let batch_max_bytes = tuned.batch_max.bytes.unwrap_or_default();
     let candidate = Candidate { batch_max_bytes, threshold_bytes: tuned.threshold.bytes };
-    format!("{}, for {}", settings(candidate), tuned.goal)
+    let turn = tuned.turn.as_ref();
+    let turn =
+        turn.map_or_else(String::new, |it| format!(", turns of {}", format::seconds(it.ms as f64 / 1e3)));
+    format!("{}{turn}, for {}", settings(candidate), tuned.goal)
+}
+
+/// For how long a member of a volume of this description writes at most, where that was chosen.
+pub(super) fn chosen_turn_s(description: &Description) -> Option<f64> {
+    Some(description.tuned.as_ref()?.turn.as_ref()?.ms as f64 / 1e3)
 }
 
 /// How a volume of this description is run, as far as that was chosen by trying.

@@ -102,6 +102,32 @@ fn a_server_runs_as_the_description_says_unless_an_option_says_otherwise() {
 }
 
 #[test]
+fn a_ring_s_members_are_written_to_and_its_turn_is_that_of_the_description_unless_one_is_typed() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, "--size 64m --layout mirror");
+    let found = scene.done("tune disk --dry-run --time 2s --json tune.json").stdout;
+    says(&found, &["As a member of a ring: turns of 1 s", "of pages home"]);
+    let report: Value = serde_json::from_str(&scene.text("tune.json")).unwrap();
+    assert!(report["turns"]["bytes_per_s"].as_f64() > Some(0.0) && report["turns"]["turn_s"] == 1.0);
+    let turn = |ms: u64| format!("[tuned.turn]\nms = {ms}\nreason = 'it pauses'\n");
+    let of_turns = |ms| section("bytes = 65536", "") + &turn(ms);
+    describe(&scene, &of_turns(3000));
+    let turn_s = || {
+        let status: Value = serde_json::from_str(&scene.done("status disk --json").stdout).unwrap();
+        status["mirror"]["turn_s"].as_f64().unwrap()
+    };
+    let server = volume.serve("");
+    assert_eq!(turn_s(), 3.0);
+    says(&scene.done("status disk").stdout, &["turns of 3 s, for short latency"]);
+    server.stop();
+    let server = volume.serve("--turn 500ms");
+    assert_eq!(turn_s(), 0.5);
+    server.stop();
+    describe(&scene, &of_turns(1));
+    says(&scene.refused("serve disk"), &["disk/volume.toml", "from 10 to 60000"]);
+}
+
+#[test]
 fn a_choice_below_what_is_promised_is_refused() {
     let scene = Scene::new();
     let _volume = Volume::create(&scene, FLAGS);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! VOL/home, VOL/log     the volume: locked meanwhile, and not touched
-//! VOL/.evenkeel-tune-PID/   that of the trials: as many members and log devices, each beside its like
+//! VOL/.evenkeel-tune-PID/   that of the trials: as many members and log devices, each beside its like;
+//!                           and of a ring before that a file beside its members, written to for some seconds
 //! ```
 //!
 //! 1. Nothing of the volume is read or written. What trials make is in folders that this made, and goes with them, however the
@@ -20,6 +21,7 @@ use std::time::Instant;
 
 use evenkeel_engine::device::{Device as _, Durability, Extent};
 use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::ring::RingOptions;
 use evenkeel_host::drive::{DriveOptions, FileDrive, Fill};
 use evenkeel_host::durable_file::is_block_device;
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop};
@@ -36,6 +38,7 @@ use super::Candidate;
 use super::bench::{Bench, Halted};
 use super::line::{self, Sample};
 use super::load::{self, Load, Run};
+use super::turns::{self, Turns, Written};
 use crate::replay::Payload;
 
 /// What folders of trials are called, before the number of their process.
@@ -49,6 +52,8 @@ const VOLUME_BYTES_MIN: u64 = 64 << 20;
 const LOG_BYTES: u64 = 64 << 20;
 /// Bytes of the file whose durable writes are timed.
 const LINE_BYTES: u64 = 32 << 20;
+/// Bytes of the file on which is seen how steadily a member is written, at most.
+const MEMBER_BYTES: u64 = 256 << 20;
 /// Share of the free room that trials take, at most.
 const ROOM_SHARE: u64 = 2;
 
@@ -86,6 +91,7 @@ pub struct HostBench {
     run: RunOptions,
     folder: PathBuf,
     samples: Vec<Sample>,
+    turns: Option<Turns>,
     volumes: u64,
     interrupt: Interrupt,
     _folders: Vec<ScratchFolder>,
@@ -124,6 +130,8 @@ pub struct Means {
     pub backend: Backend,
     /// Ends them.
     pub interrupt: Interrupt,
+    /// How long members of a ring are written to, to see for how long a turn they are steady.
+    pub turns_ns: u64,
 }
 
 impl HostBench {
@@ -187,7 +195,7 @@ impl HostBench {
         means: Means,
         mut tell: impl FnMut(&'static str, u64, u64),
     ) -> Result<Self, Halted> {
-        let Means { run, backend, interrupt } = means;
+        let Means { run, backend, interrupt, turns_ns } = means;
         let folder =
             folder.canonicalize().map_err(|error| unavailable(format!("{}: {error}", folder.display())))?;
         let mut places = Places::new(format!("{PREFIX}{}", std::process::id()));
@@ -207,6 +215,10 @@ impl HostBench {
                 samples = sampled;
             }
         }
+        let turns = match shape.layout.is_ring() {
+            true => Some(turns(backend, &members, shape.log_bytes, turns_ns, &interrupt, &mut tell)?),
+            false => None,
+        };
         let request = smaller(&volume, shape, members, logs)?;
         let made = alone(backend, async |handle| create(&handle, &request, &mut tell).await.map(|_| ()))?;
         made.map_err(unavailable)?;
@@ -215,7 +227,21 @@ impl HostBench {
         })?;
         filled.map_err(unavailable)?;
         let _folders = places.made.into_values().collect();
-        Ok(Self { backend, run, folder: volume, samples, volumes: 0, interrupt, _folders })
+        Ok(Self {
+            backend,
+            run,
+            folder: volume,
+            samples,
+            turns: turns.flatten(),
+            volumes: 0,
+            interrupt,
+            _folders,
+        })
+    }
+
+    /// How long a turn of the ring's members is to be.
+    pub fn turns(&self) -> Option<&Turns> {
+        self.turns.as_ref()
     }
 
     fn check(&self) -> Result<(), Halted> {
@@ -279,6 +305,62 @@ impl Places {
             }
         }
     }
+}
+
+/// How long turns of these members are to be; `None` where there is nothing to write on. Members in one folder are on one drive.
+fn turns(
+    backend: Backend,
+    members: &[Place],
+    log_bytes: u64,
+    all_ns: u64,
+    interrupt: &Interrupt,
+    tell: &mut impl FnMut(&'static str, u64, u64),
+) -> Result<Option<Turns>, Halted> {
+    let mut drives: BTreeMap<&Path, &Path> = BTreeMap::new();
+    for path in members.iter().filter_map(Place::path) {
+        let drive = if is_block_device(path) { path } else { path.parent().unwrap_or(path) };
+        drives.entry(drive).or_insert(path);
+    }
+    let each_ns = all_ns / drives.len().max(1) as u64;
+    let mut turns: Option<Turns> = None;
+    for path in drives.into_values() {
+        let written = alone(backend, async |handle| written(&handle, path, each_ns, interrupt, tell).await)??;
+        if interrupt.is_asked() {
+            return Err(Halted::Stopped);
+        }
+        let these = Turns::of(&written, RingOptions::default().turn_ns as f64 * 1e-9, log_bytes);
+        turns = Some(match turns {
+            Some(others) => others.harder(these),
+            None => these,
+        });
+    }
+    Ok(turns)
+}
+
+/// What pages that are written where a member is to be come to over time.
+async fn written(
+    handle: &Loop,
+    path: &Path,
+    duration_ns: u64,
+    interrupt: &Interrupt,
+    tell: &mut impl FnMut(&'static str, u64, u64),
+) -> Result<Written, Halted> {
+    let options = DriveOptions::default();
+    let (drive, scratch) = match path.symlink_metadata().is_ok() {
+        true => (FileDrive::open(handle, path, options).map_err(unavailable)?, None),
+        false => {
+            let room_bytes =
+                path.parent().and_then(|folder| space_bytes(folder).ok()).map_or(0, |(_, free)| free);
+            let bytes = MEMBER_BYTES.min(room_bytes / ROOM_SHARE / PAGE_BYTES * PAGE_BYTES).max(PAGE_BYTES);
+            let told = |done, all| tell("filling a file to see how steadily it is written", done, all);
+            let made = FileDrive::create_scratch(handle, path, bytes, Fill::Written, options, told);
+            let (drive, scratch) = made.await.map_err(unavailable)?;
+            (drive, Some(scratch))
+        }
+    };
+    let written = turns::sample(handle, &Rc::new(drive), duration_ns, || interrupt.is_asked()).await;
+    drop(scratch);
+    written.map_err(unavailable)
 }
 
 /// Times durable writes where a log is to be. An export's are not timed by themselves.

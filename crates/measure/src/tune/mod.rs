@@ -8,6 +8,7 @@
 //!     host_bench    volumes that are made beside the one that is tuned, and removed
 //!     model_bench   volumes on a simulated drive, in virtual time
 //! sizes         what a recorded load asks of log and buffer
+//! turns         how long a member of a ring writes at a time, from how steady it is
 //! report        the document
 //! ```
 //!
@@ -15,6 +16,7 @@
 //!    each trial and the time for that counted.
 //! 2. Settings are tried in turns, so that what changes meanwhile strikes all of them alike.
 //! 3. A setting takes the place of the default only where it wins in trials that did not choose it ([`search`]).
+//!    A turn is not tried: it follows from how steady the members are, and the default stays where they are ([`turns`]).
 //! 4. No setting that can be chosen is below what a guarantee needs: a batch bounds only what is gathered of several writes,
 //!    and no threshold is below the largest atomic write.
 
@@ -28,6 +30,7 @@ pub mod search;
 pub mod sizes;
 #[cfg(test)]
 mod tests;
+pub mod turns;
 
 use evenkeel_engine::options::{Journaling, OpenOptions};
 use schemars::JsonSchema;

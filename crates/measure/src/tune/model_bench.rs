@@ -10,6 +10,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
+use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::{Volume, create};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_sim::arena::{ArenaBytes, SimArena};
@@ -22,11 +23,14 @@ use super::Candidate;
 use super::bench::{Bench, Halted};
 use super::line::{self, Sample};
 use super::load::{self, Load, Run};
+use super::turns::{self, Turns};
 
 /// Bytes of the volume.
 const VOLUME_BYTES: u64 = 256 << 20;
 /// Bytes of its log, as `create` makes it for so large a volume.
 const LOG_BYTES: u64 = 32 << 20;
+/// And of that of a ring of such drives.
+const RING_LOG_BYTES: u64 = 512 << 20;
 const ARENA_BYTES: usize = 64 << 20;
 /// Memory for pages, as `serve` has it.
 const CACHED_PAGES: usize = (64 << 20) / PAGE_BYTES as usize;
@@ -78,6 +82,24 @@ impl ModelBench {
             }
         };
         Ok(Self { model, arena: ArenaBytes::new(ARENA_BYTES), seed, interrupt })
+    }
+
+    /// How long a turn of it is to be as a member of a ring, as it is written to for so long.
+    ///
+    /// # Errors
+    ///
+    /// [`Halted`].
+    pub fn turns(&mut self, duration_ns: u64) -> Result<Turns, Halted> {
+        let mut executor = Executor::new(self.seed);
+        let env = executor.env();
+        let device = self.device(&env);
+        let is_stopped = || self.interrupt.is_asked();
+        let written = executor.block_on(turns::sample(&env, &device, duration_ns, is_stopped));
+        let written = written.map_err(unavailable)?.map_err(unavailable)?;
+        match self.interrupt.is_asked() {
+            true => Err(Halted::Stopped),
+            false => Ok(Turns::of(&written, RingOptions::default().turn_ns as f64 * 1e-9, RING_LOG_BYTES)),
+        }
     }
 
     fn device(&self, env: &SimEnv) -> Rc<ModelDevice> {

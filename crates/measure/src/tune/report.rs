@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::search::{Found, Match, Search, Swept, Tried};
 use super::sizes::Sizes;
+use super::turns::Turns;
 use super::{Candidate, Goals};
 use crate::fit::Model;
 
@@ -40,6 +41,8 @@ pub struct TuneReport {
     pub batches: Vec<Tried>,
     /// The best beside the default, in rounds of their own; `null` where the default was best.
     pub beside_default: Option<Match>,
+    /// For how long a member of a ring writes; `null` of one drive, and where there was nothing to write on.
+    pub turns: Option<Turns>,
     /// What a recorded load asks of log and buffer; `null` of the mixture.
     pub sizes: Option<Sizes>,
     /// Everything, where that was asked for.
@@ -53,6 +56,7 @@ impl TuneReport {
         load: String,
         search: &Search,
         found: &Found,
+        turns: Option<Turns>,
         sizes: Option<Sizes>,
         sweep: Option<Swept>,
     ) -> Self {
@@ -69,6 +73,7 @@ impl TuneReport {
             thresholds: found.thresholds.clone(),
             batches: found.batches.clone(),
             beside_default: found.beside_default.clone(),
+            turns,
             sizes,
             sweep,
         }

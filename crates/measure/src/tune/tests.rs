@@ -159,3 +159,15 @@ fn an_unknown_drive_is_refused_by_its_name() {
     };
     assert!(why.contains("nosuch") && why.contains("--list"), "{why}");
 }
+
+#[test]
+fn simulated_drives_keep_turns_of_a_second() {
+    for (name, least) in [("nvme-mlc", 0.6), ("sas-15k", 0.9)] {
+        let mut bench = ModelBench::new(name, 1, Interrupt::default()).unwrap();
+        let turns = bench.turns(6_000_000_000).unwrap();
+        let second = turns.windows.iter().find(|it| it.window_s == 1.0).unwrap();
+        assert!(turns.turn_s == 1.0 && second.share > least, "{name}: {turns:?}");
+        let shorter = turns.windows[0];
+        assert!(shorter.share <= second.share + 0.02, "{name}: {turns:?}");
+    }
+}
