@@ -25,6 +25,9 @@ use trial::{AFTER_S, AWAY_S, BEFORE_S, SECOND_BEFORE_S, SECOND_S};
 /// Rounds unless told otherwise.
 const ROUNDS: u64 = 2;
 
+/// What folders of members are called, before the number of their process.
+const MEMBERS: &str = "evenkeel-md-";
+
 /// What it takes: Debian packages, and a program of each.
 const NEEDS: &[(&str, &str)] = &[
     ("qemu-system-x86", "qemu-system-x86_64"),
@@ -58,14 +61,15 @@ const MODULES: &[&str] = &[
 
 Examples:
   cargo xtask md                             two rounds of eight contenders, in 45 minutes
-  cargo xtask md --rounds 5 --only evenkeel  only those with this in their name"
+  cargo xtask md --rounds 5 --only evenkeel  only those with this in their name
+  cargo xtask md --only '4+2 '               only those of this layout: 4+2 or mirror"
 )]
 pub(crate) struct Args {
     /// How often each contender has its turn
     #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
 
-    /// Only contenders whose name has this in it
+    /// Only contenders whose layout and name have this in them
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 
@@ -93,11 +97,27 @@ pub(crate) fn main(args: &Args) -> Outcome {
     let program = without_symbols(&program(args)?, &folder)?;
     fs::write(&image, initramfs_for(&kernel, &program)?)
         .map_err(context(format!("cannot write {}", image.display())))?;
-    let members = args.members.join(format!("evenkeel-md-{}", std::process::id()));
+    for left in left_behind(&args.members) {
+        eprintln!("{}: members of a run that was killed; remove it", left.display());
+    }
+    let members = args.members.join(format!("{MEMBERS}{}", std::process::id()));
     fs::create_dir_all(&members).map_err(context(format!("cannot make {}", members.display())))?;
     let done = compare(args, &kernel, &image, &members);
     let removed = fs::remove_dir_all(&members).map_err(context("cannot remove the members"));
     done.and(removed)
+}
+
+/// Folders of members whose process is gone.
+fn left_behind(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let is_left = |name: &str| {
+        let process = name.strip_prefix(MEMBERS).filter(|number| number.parse::<u32>().is_ok());
+        process.is_some_and(|number| !Path::new("/proc").join(number).exists())
+    };
+    entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_left))
+        .map(|entry| entry.path())
+        .collect()
 }
 
 /// The program that is compared.
@@ -143,7 +163,7 @@ fn compare(args: &Args, kernel: &Kernel, image: &Path, members: &Path) -> Outcom
     for round in 1..=args.rounds {
         for (layout, measured) in &mut results {
             for (&contender, (name, measured)) in layout.contenders.iter().zip(measured) {
-                if name.contains(&args.only) {
+                if format!("{} {name}", layout.name).contains(&args.only) {
                     eprintln!("round {round}: {name}");
                     let one = trial::trial(kernel, image, members, layout, contender)?;
                     eprintln!("{}", one.summary());

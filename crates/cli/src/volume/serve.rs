@@ -195,10 +195,15 @@ pub(super) fn cache_options(is_ring: bool, journaling: Journaling) -> OpenOption
     open_options(is_ring, journaling, None, DEFAULT_TURN_S)
 }
 
+/// Memory for pages of a ring with turns of this length, unless it was chosen.
+pub(super) fn ring_cache_bytes(turn_s: f64) -> u64 {
+    CACHE_BYTES + (4.0 * turn_s * DRAINED_BYTES_PER_S) as u64
+}
+
 fn open_options(is_ring: bool, journaling: Journaling, cache_bytes: Option<u64>, turn_s: f64) -> OpenOptions {
     let cache_bytes = cache_bytes.unwrap_or_else(|| match is_ring {
         false => CACHE_BYTES,
-        true => CACHE_BYTES + (4.0 * turn_s * DRAINED_BYTES_PER_S) as u64,
+        true => ring_cache_bytes(turn_s),
     });
     let dirty_pages_max = match is_ring {
         false => OpenOptions::default().dirty_pages_max,

@@ -20,11 +20,11 @@ use evenkeel_measure::tune::model_bench::ModelBench;
 use evenkeel_measure::tune::report::TuneReport;
 use evenkeel_measure::tune::search::{Found, Match, Progress, ROUNDS, Search, Swept, Tried};
 use evenkeel_measure::tune::sizes::{Sizes, TimedWrite};
-use evenkeel_measure::tune::turns::Turns;
+use evenkeel_measure::tune::turns::{RUN_MIN_S, Turns};
 use evenkeel_measure::tune::{Candidate, Goals};
 use evenkeel_trace::{Op, TraceReader};
 
-use super::serve::{DEFAULT_TURN_S, STRAIGHT_HOME_BYTES, cache_options};
+use super::serve::{DEFAULT_TURN_S, STRAIGHT_HOME_BYTES, cache_options, ring_cache_bytes};
 use super::{progress_bar, quoted, show};
 use crate::args::{GoalArgs, TuneArgs};
 use crate::failure::Failure;
@@ -37,8 +37,8 @@ const TRIALS_OF_ROUND: f64 = 16.0;
 const TRIALS_OF_MATCH: f64 = 16.0;
 
 /// Share of the time in which members of a ring are written to before the trials, and the most of it.
-const TURNS_SHARE: f64 = 1.0 / 3.0;
-const TURNS_MAX_S: f64 = 20.0;
+const SAMPLED_SHARE: f64 = 1.0 / 3.0;
+const SAMPLED_MAX_S: f64 = 20.0;
 
 /// What a trial takes beside the time in which it writes, about: opening, and everything home.
 const BESIDE: f64 = 1.4;
@@ -77,12 +77,14 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     let interrupt = interrupt()?;
     let (load, writes) = load(&args.goals)?;
     if let Some(name) = model {
-        let mut bench =
-            ModelBench::new(name, SEED, interrupt).map_err(|halted| failure(&args.volume, halted))?;
-        let search = search(&args.goals, load, ATOMIC_MAX_BYTES, false);
-        let turns = bench.turns((turns_s(&args.goals, true) * 1e9) as u64);
-        let turns = turns.map_err(|halted| failure(&args.volume, halted))?;
-        let found = tuned(args, &search, &mut bench, Some(&turns), &writes, true)?;
+        let halted = |halted| failure(&args.volume, halted);
+        let bench = || ModelBench::new(name, SEED, interrupt.clone()).map_err(halted);
+        let search = search(&args.goals, load, ATOMIC_MAX_BYTES, false, 0.0);
+        let turns = match sampled_s(&args.goals) {
+            0.0 => None,
+            sampled_s => Some(bench()?.turns((sampled_s * 1e9) as u64).map_err(halted)?),
+        };
+        let found = tuned(args, &search, &mut bench()?, turns.as_ref(), &writes, true)?;
         return reached(&search, &found);
     }
     let locked = LockedVolume::lock(&args.volume)?;
@@ -93,9 +95,10 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         return Err(Failure::about(left, what));
     }
     let is_ring = description.layout.is_ring();
-    let search = search(&args.goals, load, description.atomic_max_bytes, is_ring);
+    let sampled_s = if is_ring { sampled_s(&args.goals) } else { 0.0 };
+    let search = search(&args.goals, load, description.atomic_max_bytes, is_ring, sampled_s);
     let bar = progress_bar();
-    let means = means(&args.goals, is_ring, interrupt);
+    let means = means(is_ring, interrupt, sampled_s);
     let bench =
         HostBench::beside(&args.volume, &description, means, |doing, done, all| show(&bar, doing, done, all));
     bar.finish_and_clear();
@@ -123,9 +126,11 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
 /// What `create --tune` finds before it makes the volume; `None` where the defaults are best.
 pub(super) fn before(request: &Request, goals: &GoalArgs) -> Result<Option<Tuned>, Failure> {
     let is_ring = request.layout.is_ring();
-    let search = search(goals, load(goals)?.0, request.atomic_max_bytes, is_ring);
+    let has_room = request.plan().is_ok_and(|plan| plan.members.iter().any(|it| it.place.path().is_some()));
+    let sampled_s = if is_ring && has_room { sampled_s(goals) } else { 0.0 };
+    let search = search(goals, load(goals)?.0, request.atomic_max_bytes, is_ring, sampled_s);
     let bar = progress_bar();
-    let means = means(goals, is_ring, interrupt()?);
+    let means = means(is_ring, interrupt()?, sampled_s);
     let bench = HostBench::before(request, means, |doing, done, all| show(&bar, doing, done, all));
     bar.finish_and_clear();
     let mut bench = bench.map_err(|halted| failure(&request.folder, halted))?;
@@ -144,19 +149,19 @@ fn interrupt() -> Result<Interrupt, Failure> {
     Interrupt::on_signals().map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))
 }
 
-fn means(goals: &GoalArgs, is_ring: bool, interrupt: Interrupt) -> Means {
+fn means(is_ring: bool, interrupt: Interrupt, sampled_s: f64) -> Means {
     let run = RunOptions::from(cache_options(is_ring, Journaling::Wasteless));
-    let turns_ns = (turns_s(goals, is_ring) * 1e9) as u64;
-    Means { run, backend: Backend::Auto, interrupt, turns_ns }
+    Means { run, backend: Backend::Auto, interrupt, sampled_ns: (sampled_s * 1e9) as u64 }
 }
 
-/// How long members are written to before the trials.
-fn turns_s(goals: &GoalArgs, is_ring: bool) -> f64 {
-    if is_ring { (goals.time * TURNS_SHARE).min(TURNS_MAX_S) } else { 0.0 }
+/// How long members of a ring are written to before the trials: 0 where that is too short to see how steady they are.
+fn sampled_s(goals: &GoalArgs) -> f64 {
+    let sampled_s = (goals.time * SAMPLED_SHARE).min(SAMPLED_MAX_S);
+    if sampled_s < RUN_MIN_S { 0.0 } else { sampled_s }
 }
 
-fn search(goals: &GoalArgs, load: Load, atomic_max_bytes: u64, is_ring: bool) -> Search {
-    let time_s = goals.time - turns_s(goals, is_ring);
+fn search(goals: &GoalArgs, load: Load, atomic_max_bytes: u64, is_ring: bool, sampled_s: f64) -> Search {
+    let time_s = goals.time - sampled_s;
     let rounds = ((time_s / ROUND_S).ceil() as usize).clamp(1, LOOKED_MAX);
     let trials = rounds as f64 * TRIALS_OF_ROUND + TRIALS_OF_MATCH;
     Search {
@@ -371,11 +376,25 @@ fn text(search: &Search, found: &Found, turns: Option<&Turns>) -> String {
             beside(it)
         ),
     };
-    let turns = turns.map_or_else(String::new, |turns| {
-        let (turn, home) = (format::seconds(turns.turn_s), format::rate(turns.bytes_per_s));
-        format!("As a member of a ring: turns of {turn}, {home} of pages home; {}.\n", turns.reason)
-    });
-    text + &end + &turns
+    text + &end + &turns_text(search, turns)
+}
+
+/// For how long members of a ring are to write, for people.
+fn turns_text(search: &Search, turns: Option<&Turns>) -> String {
+    let is_ring = search.threshold_min_bytes.is_none();
+    let Some(turns) = turns else {
+        let stay = "Turns stay as they are: how steadily members are written is seen on files and devices, with --time 30s or more.\n";
+        return if is_ring { stay.to_owned() } else { String::new() };
+    };
+    let (turn, home) = (format::seconds(turns.turn_s), format::rate(turns.bytes_per_s));
+    let memory = match turns.turn_s > DEFAULT_TURN_S {
+        true => format!(
+            "; pages take up to {} of memory (serve --cache)",
+            format::bytes_f64(ring_cache_bytes(turns.turn_s) as f64)
+        ),
+        false => String::new(),
+    };
+    format!("As a member of a ring: turns of {turn}, {home} of pages home; {}{memory}.\n", turns.reason)
 }
 
 /// What a description says of a choice; nothing where the defaults are best.
@@ -384,16 +403,18 @@ fn section(search: &Search, goals: &GoalArgs, found: &Found, turns: Option<&Turn
     if found.chosen == search.default && turn.is_none() {
         return None;
     }
-    let (measured, line) = match (&found.beside_default, &found.model) {
+    let won = found.beside_default.as_ref().filter(|it| it.wins);
+    let (measured, line) = match (won, &found.model) {
         (Some(it), model) => (
             format!("{}; default: {}; {}", outcome(&it.best), outcome(&it.other), beside(it)),
             model
                 .as_ref()
                 .map(|model| format!("; l x B of the log is {}", format::bytes_f64(model.optimum_bytes))),
         ),
-        (None, _) => (String::new(), None),
+        (None, _) => (found.tried(found.chosen).map_or_else(String::new, outcome), None),
     };
     let Candidate { batch_max_bytes, threshold_bytes } = found.chosen;
+    let best = if won.is_some() { "the best first" } else { "of which none won against the default" };
     let tried = |tried: &[Tried], name: fn(Candidate) -> String| {
         let mut each: Vec<String> = Vec::new();
         for name in tried.iter().map(|tried| name(tried.settings)) {
@@ -413,9 +434,9 @@ fn section(search: &Search, goals: &GoalArgs, found: &Found, turns: Option<&Turn
         measured,
         batch_max: ChosenBytes {
             bytes: Some(batch_max_bytes),
-            reason: format!("of {batches}, the best first{}", line.unwrap_or_default()),
+            reason: format!("of {batches}, {best}{}", line.unwrap_or_default()),
         },
-        threshold: ChosenBytes { bytes: threshold_bytes, reason: format!("of {thresholds}, the best first") },
+        threshold: ChosenBytes { bytes: threshold_bytes, reason: format!("of {thresholds}, {best}") },
         turn: turn.map(|it| ChosenTime { ms: (it.turn_s * 1e3) as u64, reason: it.reason.clone() }),
     })
 }

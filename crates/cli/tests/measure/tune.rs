@@ -102,13 +102,13 @@ fn a_server_runs_as_the_description_says_unless_an_option_says_otherwise() {
 }
 
 #[test]
-fn a_ring_s_members_are_written_to_and_its_turn_is_that_of_the_description_unless_one_is_typed() {
+fn a_ring_has_turns_as_its_description_says_unless_an_option_says_otherwise() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, "--size 64m --layout mirror");
     let found = scene.done("tune disk --dry-run --time 2s --json tune.json").stdout;
-    says(&found, &["As a member of a ring: turns of 1 s", "of pages home"]);
+    says(&found, &["Turns stay as they are", "--time 30s"]);
     let report: Value = serde_json::from_str(&scene.text("tune.json")).unwrap();
-    assert!(report["turns"]["bytes_per_s"].as_f64() > Some(0.0) && report["turns"]["turn_s"] == 1.0);
+    assert_eq!(report["turns"], Value::Null);
     let turn = |ms: u64| format!("[tuned.turn]\nms = {ms}\nreason = 'it pauses'\n");
     let of_turns = |ms| section("bytes = 65536", "") + &turn(ms);
     describe(&scene, &of_turns(3000));
@@ -122,6 +122,10 @@ fn a_ring_s_members_are_written_to_and_its_turn_is_that_of_the_description_unles
     server.stop();
     let server = volume.serve("--turn 500ms");
     assert_eq!(turn_s(), 0.5);
+    server.stop();
+    says(&scene.done("tune disk --forget").stdout, &["the defaults"]);
+    let server = volume.serve("");
+    assert_eq!(turn_s(), 1.0);
     server.stop();
     describe(&scene, &of_turns(1));
     says(&scene.refused("serve disk"), &["disk/volume.toml", "from 10 to 60000"]);

@@ -21,7 +21,6 @@ use std::time::Instant;
 
 use evenkeel_engine::device::{Device as _, Durability, Extent};
 use evenkeel_engine::format::PAGE_BYTES;
-use evenkeel_engine::ring::RingOptions;
 use evenkeel_host::drive::{DriveOptions, FileDrive, Fill};
 use evenkeel_host::durable_file::is_block_device;
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop};
@@ -38,7 +37,8 @@ use super::Candidate;
 use super::bench::{Bench, Halted};
 use super::line::{self, Sample};
 use super::load::{self, Load, Run};
-use super::turns::{self, Turns, Written};
+use super::steady_members::{SteadyRun, turns};
+use super::turns::Turns;
 use crate::replay::Payload;
 
 /// What folders of trials are called, before the number of their process.
@@ -52,10 +52,10 @@ const VOLUME_BYTES_MIN: u64 = 64 << 20;
 const LOG_BYTES: u64 = 64 << 20;
 /// Bytes of the file whose durable writes are timed.
 const LINE_BYTES: u64 = 32 << 20;
-/// Bytes of the file on which is seen how steadily a member is written, at most.
+/// Bytes on which is seen how steadily a member is written, at most.
 const MEMBER_BYTES: u64 = 256 << 20;
 /// Share of the free room that trials take, at most.
-const ROOM_SHARE: u64 = 2;
+pub(super) const ROOM_SHARE: u64 = 2;
 
 /// A folder that is removed with all that is in it.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl std::fmt::Debug for HostBench {
     }
 }
 
-fn unavailable(why: impl std::fmt::Display) -> Halted {
+pub(super) fn unavailable(why: impl std::fmt::Display) -> Halted {
     Halted::Unavailable(why.to_string())
 }
 
@@ -130,8 +130,8 @@ pub struct Means {
     pub backend: Backend,
     /// Ends them.
     pub interrupt: Interrupt,
-    /// How long members of a ring are written to, to see for how long a turn they are steady.
-    pub turns_ns: u64,
+    /// How long members of a ring are written to, to see for how long a turn they are steady; 0 for not at all.
+    pub sampled_ns: u64,
 }
 
 impl HostBench {
@@ -195,7 +195,7 @@ impl HostBench {
         means: Means,
         mut tell: impl FnMut(&'static str, u64, u64),
     ) -> Result<Self, Halted> {
-        let Means { run, backend, interrupt, turns_ns } = means;
+        let Means { run, backend, interrupt, sampled_ns } = means;
         let folder =
             folder.canonicalize().map_err(|error| unavailable(format!("{}: {error}", folder.display())))?;
         let mut places = Places::new(format!("{PREFIX}{}", std::process::id()));
@@ -215,11 +215,19 @@ impl HostBench {
                 samples = sampled;
             }
         }
-        let turns = match shape.layout.is_ring() {
-            true => Some(turns(backend, &members, shape.log_bytes, turns_ns, &interrupt, &mut tell)?),
+        let (places_of_members, is_ring) = (members.clone(), shape.layout.is_ring());
+        let data = shape.layout.striped().map_or(1, |striped| striped.stripes.data() as u64);
+        let room_bytes = usable_bytes(&shape) / data;
+        let request = smaller(&volume, shape, members, logs)?;
+        let turns = match is_ring && sampled_ns > 0 {
+            true => {
+                let range_bytes = MEMBER_BYTES.min(request.size_bytes);
+                let run =
+                    SteadyRun { duration_ns: sampled_ns, range_bytes, room_bytes, interrupt: &interrupt };
+                turns(backend, &places_of_members, &run, &mut tell)?
+            }
             false => None,
         };
-        let request = smaller(&volume, shape, members, logs)?;
         let made = alone(backend, async |handle| create(&handle, &request, &mut tell).await.map(|_| ()))?;
         made.map_err(unavailable)?;
         let filled = alone(backend, async |handle| {
@@ -227,16 +235,7 @@ impl HostBench {
         })?;
         filled.map_err(unavailable)?;
         let _folders = places.made.into_values().collect();
-        Ok(Self {
-            backend,
-            run,
-            folder: volume,
-            samples,
-            turns: turns.flatten(),
-            volumes: 0,
-            interrupt,
-            _folders,
-        })
+        Ok(Self { backend, run, folder: volume, samples, turns, volumes: 0, interrupt, _folders })
     }
 
     /// How long a turn of the ring's members is to be.
@@ -250,7 +249,7 @@ impl HostBench {
 }
 
 /// Runs work on a loop of its own: with it ends whatever the work began, and drives are free for the next.
-fn alone<T>(backend: Backend, work: impl AsyncFnOnce(Loop) -> T) -> Result<T, Halted> {
+pub(super) fn alone<T>(backend: Backend, work: impl AsyncFnOnce(Loop) -> T) -> Result<T, Halted> {
     let event_loop = EventLoop::new(backend).map_err(unavailable)?;
     Ok(event_loop.block_on(work(event_loop.handle())))
 }
@@ -307,60 +306,12 @@ impl Places {
     }
 }
 
-/// How long turns of these members are to be; `None` where there is nothing to write on. Members in one folder are on one drive.
-fn turns(
-    backend: Backend,
-    members: &[Place],
-    log_bytes: u64,
-    all_ns: u64,
-    interrupt: &Interrupt,
-    tell: &mut impl FnMut(&'static str, u64, u64),
-) -> Result<Option<Turns>, Halted> {
-    let mut drives: BTreeMap<&Path, &Path> = BTreeMap::new();
-    for path in members.iter().filter_map(Place::path) {
-        let drive = if is_block_device(path) { path } else { path.parent().unwrap_or(path) };
-        drives.entry(drive).or_insert(path);
+/// What of a journal holds what is not home, without what it keeps for checkpoints and for images of pages.
+fn usable_bytes(shape: &Request) -> u64 {
+    match shape.atomic_sectors {
+        Some(true) => shape.log_bytes / 4 * 3,
+        _ => shape.log_bytes / 3,
     }
-    let each_ns = all_ns / drives.len().max(1) as u64;
-    let mut turns: Option<Turns> = None;
-    for path in drives.into_values() {
-        let written = alone(backend, async |handle| written(&handle, path, each_ns, interrupt, tell).await)??;
-        if interrupt.is_asked() {
-            return Err(Halted::Stopped);
-        }
-        let these = Turns::of(&written, RingOptions::default().turn_ns as f64 * 1e-9, log_bytes);
-        turns = Some(match turns {
-            Some(others) => others.harder(these),
-            None => these,
-        });
-    }
-    Ok(turns)
-}
-
-/// What pages that are written where a member is to be come to over time.
-async fn written(
-    handle: &Loop,
-    path: &Path,
-    duration_ns: u64,
-    interrupt: &Interrupt,
-    tell: &mut impl FnMut(&'static str, u64, u64),
-) -> Result<Written, Halted> {
-    let options = DriveOptions::default();
-    let (drive, scratch) = match path.symlink_metadata().is_ok() {
-        true => (FileDrive::open(handle, path, options).map_err(unavailable)?, None),
-        false => {
-            let room_bytes =
-                path.parent().and_then(|folder| space_bytes(folder).ok()).map_or(0, |(_, free)| free);
-            let bytes = MEMBER_BYTES.min(room_bytes / ROOM_SHARE / PAGE_BYTES * PAGE_BYTES).max(PAGE_BYTES);
-            let told = |done, all| tell("filling a file to see how steadily it is written", done, all);
-            let made = FileDrive::create_scratch(handle, path, bytes, Fill::Written, options, told);
-            let (drive, scratch) = made.await.map_err(unavailable)?;
-            (drive, Some(scratch))
-        }
-    };
-    let written = turns::sample(handle, &Rc::new(drive), duration_ns, || interrupt.is_asked()).await;
-    drop(scratch);
-    written.map_err(unavailable)
 }
 
 /// Times durable writes where a log is to be. An export's are not timed by themselves.

@@ -9,6 +9,7 @@
 //!     model_bench   volumes on a simulated drive, in virtual time
 //! sizes         what a recorded load asks of log and buffer
 //! turns         how long a member of a ring writes at a time, from how steady it is
+//!   steady_members  the drives of this machine on which that is seen
 //! report        the document
 //! ```
 //!
@@ -28,6 +29,7 @@ pub mod model_bench;
 pub mod report;
 pub mod search;
 pub mod sizes;
+mod steady_members;
 #[cfg(test)]
 mod tests;
 pub mod turns;

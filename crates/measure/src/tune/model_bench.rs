@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use evenkeel_engine::device::Device as _;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
@@ -23,7 +24,7 @@ use super::Candidate;
 use super::bench::{Bench, Halted};
 use super::line::{self, Sample};
 use super::load::{self, Load, Run};
-use super::turns::{self, Turns};
+use super::turns::{self, Progress, Turns};
 
 /// Bytes of the volume.
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -93,12 +94,15 @@ impl ModelBench {
         let mut executor = Executor::new(self.seed);
         let env = executor.env();
         let device = self.device(&env);
-        let is_stopped = || self.interrupt.is_asked();
-        let written = executor.block_on(turns::sample(&env, &device, duration_ns, is_stopped));
+        let range_bytes = device.geometry().size_bytes;
+        let progress = Progress { tell: &mut |_, _| (), is_stopped: &|| self.interrupt.is_asked() };
+        let written = executor.block_on(turns::sample(&env, &[(device, range_bytes)], duration_ns, progress));
         let written = written.map_err(unavailable)?.map_err(unavailable)?;
         match self.interrupt.is_asked() {
             true => Err(Halted::Stopped),
-            false => Ok(Turns::of(&written, RingOptions::default().turn_ns as f64 * 1e-9, RING_LOG_BYTES)),
+            false => {
+                Ok(Turns::of(&written, RingOptions::default().turn_ns as f64 * 1e-9, RING_LOG_BYTES / 4 * 3))
+            }
         }
     }
 

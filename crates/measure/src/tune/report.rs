@@ -41,7 +41,7 @@ pub struct TuneReport {
     pub batches: Vec<Tried>,
     /// The best beside the default, in rounds of their own; `null` where the default was best.
     pub beside_default: Option<Match>,
-    /// For how long a member of a ring writes; `null` of one drive, and where there was nothing to write on.
+    /// For how long a member of a ring writes; `null` of a volume of one member, and where that was not looked at.
     pub turns: Option<Turns>,
     /// What a recorded load asks of log and buffer; `null` of the mixture.
     pub sizes: Option<Sizes>,

@@ -215,9 +215,15 @@ fn a_rebuild_asks_others_once_for_the_rows_of_a_stripe_and_copies_none_that_were
         volume.write(0, &bytes, Durability::Buffered).await.unwrap();
         volume.close().await.unwrap();
     });
+    // What is first written to rows that were passed over.
+    let first: Vec<u64> = (0..12).map(|number| (stripes + number) * stripe + number * 5 * PAGE).collect();
+    let later = noise(10, first.len() * PAGE_LEN);
     for rebuilt in 0..6 {
         let mut machine = machine.fork(rebuilt as u64);
-        let blank = Image::shared(machine.members[0].borrow().geometry());
+        // It held something else before, which stays where nothing is copied.
+        let geometry = machine.members[0].borrow().geometry();
+        let (blank, data_offset) = (Image::shared(geometry), machine.plan.data_offset());
+        blank.borrow_mut().rot(data_offset, geometry.size_bytes - data_offset, &mut Random::new(5));
         machine.run_whole(async |run| {
             let (volume, ring, _) = run.open().await.unwrap();
             let reads = || run.members.iter().map(|member| member.counters().reads).sum::<u64>();
@@ -231,12 +237,19 @@ fn a_rebuild_asks_others_once_for_the_rows_of_a_stripe_and_copies_none_that_were
             assert!((stripes..stripes + 4).contains(&shards), "{shards} shards of {rebuilt}");
             // Four to compute it, and where some of a stripe is not known, five to see that it is one version.
             assert!(reads <= 9 * shards, "{reads} reads for {shards} shards of {rebuilt}");
+            for (offset, page) in first.iter().zip(later.chunks(PAGE_LEN)) {
+                volume.write(*offset, page, Durability::Buffered).await.unwrap();
+            }
             volume.close().await.unwrap();
         });
         machine.members[rebuilt] = blank;
         machine.power_cut();
         machine.members_gone = [1, 3].map(|behind| (rebuilt + behind) % 6).to_vec();
-        assert!(machine.contents()[..bytes.len()] == bytes, "{rebuilt} rebuilt");
+        let found = machine.contents();
+        assert!(found[..bytes.len()] == bytes, "{rebuilt} rebuilt");
+        for (offset, page) in first.iter().zip(later.chunks(PAGE_LEN)) {
+            assert!(found[*offset as usize..][..PAGE_LEN] == *page, "{offset} behind {rebuilt} rebuilt");
+        }
     }
 }
 

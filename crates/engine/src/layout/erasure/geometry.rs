@@ -94,13 +94,13 @@ impl Stripes {
         Some(Extent::new(offset, self.shard_bytes()))
     }
 
-    /// Rows of a member, from the begin of its shards: those of each stripe together, in order.
-    pub fn rows_by_stripe(&self, on_member: Extent) -> impl Iterator<Item = Extent> + use<> {
+    /// Rows of a member, from the begin of its shards: those of each stripe together, but no more than `most_bytes`, in order.
+    pub fn rows_by_stripe(&self, on_member: Extent, most_bytes: u64) -> impl Iterator<Item = Extent> + use<> {
         let shard_bytes = self.shard_bytes();
         let (mut offset, end) = (on_member.offset, on_member.end());
         std::iter::from_fn(move || {
             let left = end.checked_sub(offset).filter(|&left| left > 0)?;
-            let rows = Extent::new(offset, left.min(shard_bytes - offset % shard_bytes));
+            let rows = Extent::new(offset, left.min(shard_bytes - offset % shard_bytes).min(most_bytes));
             offset += rows.len;
             Some(rows)
         })

@@ -1,8 +1,9 @@
 //! What a member that is made whole is to hold, from what others do.
 //!
 //! 1. Rows are read together, and computed together ([`super::span`]).
-//! 2. Rows of which nothing is known hold anything on each member: it is given none. Their first change makes them one version
-//!    ([`super::one_version`]).
+//! 2. Rows of which each data page is known to have no contents hold anything on each member: where no others are beside
+//!    them it is given none. Their first change puts them on it whole, and makes them one version ([`super::rows`]).
+//!    Of what the volume cannot tell it is given what is there.
 
 use std::collections::BTreeSet;
 use std::rc::Weak;

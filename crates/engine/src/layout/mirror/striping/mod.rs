@@ -42,6 +42,7 @@ use evenkeel_erasure::Code;
 pub(super) use self::live_records::LoggedStripes;
 use self::pending::{ByStripe, Computing, Pending};
 use self::row_write::RowWrite;
+pub(super) use self::rows::SPAN_MAX_BYTES;
 use super::Inner;
 use super::stripe_log::StripeLog;
 use crate::device::Drive;
@@ -56,7 +57,7 @@ use crate::shared_step::SharedStep;
 /// rotations of turns, at 10 MB/s.
 const HELD_MAX_BYTES: u64 = 512 << 20;
 
-/// What is read at once for changes, in spans: far more than the members read at once.
+/// What is read at once for changes and rebuilds, in spans: far more than the members read at once.
 const SPANS_MAX_BYTES: u64 = 64 << 20;
 
 /// What a ring with stripes has beside that of a mirror.

@@ -25,7 +25,7 @@ use crate::ring::{MemberState, Urgency};
 const REQUEST_BYTES: u64 = 32 << 10;
 
 /// No more is read at once of a member: clients wait behind that.
-const SPAN_MAX_BYTES: u64 = 128 << 10;
+pub(in crate::layout::mirror) const SPAN_MAX_BYTES: u64 = 128 << 10;
 
 /// What the data shards hold in the rows of a change, with what that writes.
 pub(super) struct DataRows {
@@ -53,8 +53,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
         care: Care,
     ) -> Result<DataRows, DeviceError> {
         let (stripe, data) = (change.stripe, striping.stripes.data());
-        // Rows that were never written are not the same whichever members they are computed from: what a rebuild brought to a
-        // member need not be what is computed now.
+        // Rows that were never written are not the same whichever members they are computed from: what a member that is being
+        // rebuilt holds of them, from that or from before, need not be what is computed now.
         let is_rebuilding = |number: usize| {
             let place = striping.stripes.place_of(Shard { stripe, number });
             matches!(self.ring.members[place].state.get(), MemberState::Rebuilding { .. })

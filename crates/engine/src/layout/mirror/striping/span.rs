@@ -1,7 +1,7 @@
 //! Pages of data shards that are read together, each as it should be.
 //!
 //! 1. Those of which it is known what is right come from their members, or from K others where one of those writes. Those of
-//!    which nothing is known come from their members. One request asks a member for all of its rows.
+//!    which nothing is known come from their members, if these take part. A request asks for all rows of a shard.
 //! 2. What is not right then is looked for page by page ([`super::right_page`]).
 //! 3. No more memory is taken at once than [`super::SPANS_MAX_BYTES`], beside what is asked for.
 
@@ -34,11 +34,48 @@ pub(super) struct Span {
 /// Pages that were read, or why not.
 pub(super) type ReadPages = BTreeMap<ShardPage, Result<Found, DeviceError>>;
 
-/// The same rows of some data shards.
-type ShardRows = BTreeMap<usize, Vec<u8>>;
-
 /// Pages, with what is known of them.
 type Told = Vec<(ShardPage, Expected)>;
+
+/// Pages that are read in one way.
+struct Together {
+    rows: Extent,
+    told: Told,
+    /// What the shards with these pages hold in the rows.
+    shards: BTreeMap<usize, Vec<u8>>,
+}
+
+impl Together {
+    fn new(rows: Extent) -> Self {
+        Self { rows, told: Told::new(), shards: BTreeMap::new() }
+    }
+
+    fn numbers(&self) -> BTreeSet<usize> {
+        self.told.iter().map(|((number, _), _)| *number).collect()
+    }
+
+    /// What it takes of memory.
+    fn bytes(&self) -> u64 {
+        self.numbers().len() as u64 * self.rows.len
+    }
+
+    fn make_room(&mut self) {
+        let len = self.rows.len as usize;
+        self.shards = self.numbers().into_iter().map(|number| (number, vec![0; len])).collect();
+    }
+
+    /// Those pages that were read and are as they should be.
+    fn right(self) -> ReadPages {
+        let Self { rows, told, shards } = self;
+        let right = |((number, offset), expected): (ShardPage, Expected)| {
+            let at = (offset - rows.offset) as usize;
+            let page: &[u8; PAGE] = shards.get(&number)?[at..at + PAGE].try_into().expect("a page");
+            let is_newest = expected.is_what_comes(page) || is_planted(Bug::StripesTakeOlder);
+            (expected.is_right(page) && is_newest).then_some(((number, offset), Ok(Found::Page(*page))))
+        };
+        told.into_iter().filter_map(right).collect()
+    }
+}
 
 impl<E: Env, M: Drive> Inner<E, M> {
     /// The pages of a span.
@@ -77,49 +114,40 @@ impl<E: Env, M: Drive> Inner<E, M> {
         span: &Span,
         urgency: Urgency,
     ) -> ReadPages {
-        let told = self.told_of(striping, stripe, &span.pages).await;
-        let (known, unknown): (Told, Told) = told.into_iter().partition(|(_, expected)| expected.is_known());
-        let numbers_of =
-            |told: &Told| told.iter().map(|((number, _), _)| *number).collect::<BTreeSet<usize>>();
-        let (of_known, of_unknown) = (numbers_of(&known), numbers_of(&unknown));
-        let _coming = (urgency == Urgency::Change).then(|| self.coming(striping));
         let rows = span.rows;
-        let _memory = striping.span_memory((of_known.len() + of_unknown.len()) as u64 * rows.len).await;
-        let room_for = |numbers: BTreeSet<usize>| -> ShardRows {
-            numbers.into_iter().map(|number| (number, vec![0; rows.len as usize])).collect()
-        };
-        let (mut of_known, mut of_unknown) = (room_for(of_known), room_for(of_unknown));
-        join::both(
-            self.read_shards(striping, stripe, rows, urgency, &mut of_known),
-            self.read_members(striping, stripe, rows, urgency, &mut of_unknown),
-        )
-        .await;
-        let mut found = ReadPages::new();
-        for (told, bytes) in [(known, of_known), (unknown, of_unknown)] {
-            for ((number, offset), expected) in told {
-                let Some(bytes) = bytes.get(&number) else { continue };
-                let at = (offset - rows.offset) as usize;
-                let page: &[u8; PAGE] = bytes[at..at + PAGE].try_into().expect("a page");
-                let is_newest = expected.is_what_comes(page) || is_planted(Bug::StripesTakeOlder);
-                if expected.is_right(page) && is_newest {
-                    found.insert((number, offset), Ok(Found::Page(*page)));
-                }
+        let mut known = Together::new(rows);
+        let (mut there, mut lacking) = (Together::new(rows), Together::new(rows));
+        for (page, expected) in self.told_of(striping, stripe, &span.pages).await {
+            let place = striping.stripes.place_of(Shard { stripe, number: page.0 });
+            match expected.is_known() {
+                true => known.told.push((page, expected)),
+                false if self.is_idle(place) => there.told.push((page, expected)),
+                false if !self.ring.members[place].is_in_sync() => lacking.told.push((page, expected)),
+                // Who waits for its turn to end holds neither memory nor turns meanwhile.
+                false => {}
             }
         }
-        found
+        let bytes = known.bytes() + there.bytes() + lacking.bytes();
+        let coming = (urgency == Urgency::Change).then(|| self.coming(striping));
+        let _memory = striping.span_memory(bytes).await;
+        let of_known = async {
+            self.read_shards(striping, stripe, urgency, &mut known).await;
+            drop(coming);
+        };
+        let of_unknown = join::both(
+            self.read_members(striping, stripe, urgency, &mut there),
+            self.read_shards(striping, stripe, urgency, &mut lacking),
+        );
+        join::both(of_known, of_unknown).await;
+        [known, there, lacking].into_iter().flat_map(Together::right).collect()
     }
 
-    /// Fills these shards' rows from their members, or from K others where one of those writes; none of them where a member
-    /// could not read what it holds.
-    async fn read_shards(
-        &self,
-        striping: &Striping,
-        stripe: u64,
-        rows: Extent,
-        urgency: Urgency,
-        bytes: &mut ShardRows,
-    ) {
-        if bytes.is_empty() {
+    /// Reads what these shards hold: from their members, or from K others where one of those writes or takes no part. None of
+    /// them where a member could not read what it holds.
+    async fn read_shards(&self, striping: &Striping, stripe: u64, urgency: Urgency, it: &mut Together) {
+        let rows = it.rows;
+        it.make_room();
+        if it.shards.is_empty() {
             return;
         }
         let piece = |number: usize| {
@@ -133,34 +161,28 @@ impl<E: Env, M: Drive> Inner<E, M> {
             }
         };
         let mut parts: Vec<(Piece, &mut [u8])> =
-            bytes.iter_mut().map(|(&number, bytes)| (piece(number), &mut bytes[..])).collect();
+            it.shards.iter_mut().map(|(&number, bytes)| (piece(number), &mut bytes[..])).collect();
         if !matches!(self.read_rows(striping, &mut parts, urgency).await, Ok(true)) {
-            bytes.clear();
+            it.shards.clear();
         }
     }
 
-    /// Fills these shards' rows from their members, in nobody's way; none of one that is not in sync, or cannot read them.
-    async fn read_members(
-        &self,
-        striping: &Striping,
-        stripe: u64,
-        rows: Extent,
-        urgency: Urgency,
-        bytes: &mut ShardRows,
-    ) {
+    /// Reads what the members of these shards hold; nothing of one that has its turn by then, or cannot read it.
+    async fn read_members(&self, striping: &Striping, stripe: u64, urgency: Urgency, it: &mut Together) {
+        let rows = it.rows;
+        it.make_room();
         let unread = RefCell::new(Vec::new());
-        join::all(bytes.iter_mut().map(|(&number, bytes)| {
+        join::all(it.shards.iter_mut().map(|(&number, bytes)| {
             let (unread, place) = (&unread, striping.stripes.place_of(Shard { stripe, number }));
             async move {
-                let admitted = self.admit_idle(striping, place, urgency).await;
-                if self.ring.read_from(place, rows.offset, bytes).await.is_err() {
+                let _admitted = self.ring.admit(urgency, place).await;
+                if !self.is_idle(place) || self.ring.read_from(place, rows.offset, bytes).await.is_err() {
                     unread.borrow_mut().push(number);
                 }
-                drop(admitted);
             }
         }))
         .await;
-        unread.into_inner().iter().for_each(|number| drop(bytes.remove(number)));
+        unread.into_inner().iter().for_each(|number| drop(it.shards.remove(number)));
     }
 
     /// What is known of these pages.
