@@ -31,9 +31,6 @@ pub(super) const STRAIGHT_HOME_BYTES: u64 = 256 << 10;
 /// Memory for pages unless it was chosen.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// For how long a member writes at most, unless something else was chosen.
-pub(super) const DEFAULT_TURN_S: f64 = 1.0;
-
 /// What a mirror's members are expected to take in a second: pages that wait for two turns of each are kept in memory,
 /// and as many that come meanwhile.
 const DRAINED_BYTES_PER_S: f64 = 64.0 * 1024.0 * 1024.0;
@@ -145,6 +142,11 @@ pub(super) fn said_of_sites(metrics: Option<SocketAddr>, http: Option<SocketAddr
     text
 }
 
+/// For how long a member writes at most, unless something else was chosen.
+pub(super) fn default_turn_s() -> f64 {
+    RingOptions::default().turn_ns as f64 / 1e9
+}
+
 /// How a volume is run.
 pub(super) fn run_options(
     volume: &Path,
@@ -153,8 +155,7 @@ pub(super) fn run_options(
     mirror: &MirrorArgs,
 ) -> Result<RunOptions, Failure> {
     let (description, _) = Description::read(volume)?;
-    let chosen_s = chosen_turn_s(&description).unwrap_or(DEFAULT_TURN_S);
-    let turn_s = mirror.turn.unwrap_or(chosen_s);
+    let turn_s = mirror.turn.or_else(|| chosen_turn_s(&description)).unwrap_or_else(default_turn_s);
     let mut volume = open_options(description.layout.is_ring(), journaling, cache_bytes, turn_s);
     if let Some(chosen) = chosen(&description) {
         volume.batch_max_bytes = usize::try_from(chosen.batch_max_bytes).unwrap_or(usize::MAX);
@@ -168,7 +169,7 @@ pub(super) fn converted_options(
     cache_bytes: Option<u64>,
     mirror: &MirrorArgs,
 ) -> RunOptionsByLayout {
-    let turn_s = mirror.turn.unwrap_or(DEFAULT_TURN_S);
+    let turn_s = mirror.turn.unwrap_or_else(default_turn_s);
     let [single, ring] = [false, true].map(|is_ring| RunOptions {
         volume: open_options(is_ring, journaling, cache_bytes, turn_s),
         ring: ring_options(mirror, turn_s),
@@ -192,7 +193,7 @@ pub(super) fn selective(volume: &Path, typed_bytes: Option<u64>) -> Result<Journ
 
 /// How a volume is run whose memory nobody chose.
 pub(super) fn cache_options(is_ring: bool, journaling: Journaling) -> OpenOptions {
-    open_options(is_ring, journaling, None, DEFAULT_TURN_S)
+    open_options(is_ring, journaling, None, default_turn_s())
 }
 
 /// Memory for pages of a ring with turns of this length, unless it was chosen.

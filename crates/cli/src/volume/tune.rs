@@ -24,7 +24,7 @@ use evenkeel_measure::tune::turns::{RUN_MIN_S, Turns};
 use evenkeel_measure::tune::{Candidate, Goals};
 use evenkeel_trace::{Op, TraceReader};
 
-use super::serve::{DEFAULT_TURN_S, STRAIGHT_HOME_BYTES, cache_options, ring_cache_bytes};
+use super::serve::{STRAIGHT_HOME_BYTES, cache_options, default_turn_s, ring_cache_bytes};
 use super::{progress_bar, quoted, show};
 use crate::args::{GoalArgs, TuneArgs};
 use crate::failure::Failure;
@@ -387,7 +387,7 @@ fn turns_text(search: &Search, turns: Option<&Turns>) -> String {
         return if is_ring { stay.to_owned() } else { String::new() };
     };
     let (turn, home) = (format::seconds(turns.turn_s), format::rate(turns.bytes_per_s));
-    let memory = match turns.turn_s > DEFAULT_TURN_S {
+    let memory = match turns.turn_s > default_turn_s() {
         true => format!(
             "; pages take up to {} of memory (serve --cache)",
             format::bytes_f64(ring_cache_bytes(turns.turn_s) as f64)
@@ -399,7 +399,7 @@ fn turns_text(search: &Search, turns: Option<&Turns>) -> String {
 
 /// What a description says of a choice; nothing where the defaults are best.
 fn section(search: &Search, goals: &GoalArgs, found: &Found, turns: Option<&Turns>) -> Option<Tuned> {
-    let turn = turns.filter(|turns| turns.turn_s != DEFAULT_TURN_S);
+    let turn = turns.filter(|turns| turns.turn_s != default_turn_s());
     if found.chosen == search.default && turn.is_none() {
         return None;
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use evenkeel_engine::env::Env;
+use evenkeel_engine::join::yield_now;
 
 use super::statistics::{Kind, Times, Windows};
 use super::target::Target;
@@ -219,7 +220,7 @@ impl<E: Env, T: Target> Sender<'_, E, T> {
                 }
                 match sends_ns.saturating_sub(now_ns) {
                     0 => break,
-                    left_ns if left_ns <= self.settings.watch_ns => give_way().await,
+                    left_ns if left_ns <= self.settings.watch_ns => yield_now().await,
                     left_ns => {
                         self.env.sleep((left_ns - self.settings.watch_ns).min(self.settings.look_ns)).await;
                     }
@@ -228,7 +229,7 @@ impl<E: Env, T: Target> Sender<'_, E, T> {
             self.wait_for_room(sent.buffer.len() as u64).await;
             self.send(sent);
             // It is on its way before the next one is looked at.
-            give_way().await;
+            yield_now().await;
         }
         Ending::Complete
     }
@@ -365,17 +366,4 @@ impl Shared {
         })
         .await;
     }
-}
-
-/// Lets every task that is ready run first.
-async fn give_way() {
-    let mut has_waited = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

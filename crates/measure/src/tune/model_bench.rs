@@ -101,7 +101,7 @@ impl ModelBench {
         match self.interrupt.is_asked() {
             true => Err(Halted::Stopped),
             false => {
-                Ok(Turns::of(&written, RingOptions::default().turn_ns as f64 * 1e-9, RING_LOG_BYTES / 4 * 3))
+                Ok(Turns::of(&written, RingOptions::default().turn_ns as f64 / 1e9, RING_LOG_BYTES / 4 * 3))
             }
         }
     }

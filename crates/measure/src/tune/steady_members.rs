@@ -53,7 +53,7 @@ pub(super) fn turns(
         match run.interrupt.is_asked() {
             true => Err(Halted::Stopped),
             false => Ok(written.map(|written| {
-                Turns::of(&written, RingOptions::default().turn_ns as f64 * 1e-9, run.room_bytes)
+                Turns::of(&written, RingOptions::default().turn_ns as f64 / 1e9, run.room_bytes)
             })),
         }
     };
