@@ -15,6 +15,12 @@ pub trait Env: Clone + 'static {
     /// Runs `task` beside the caller, on the same thread.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 
+    /// The same for work that no client waits for and that has thousands of tasks at once, such as a checkpoint: a world that
+    /// has the choice lets the tasks of [`Self::spawn`] go before most of them.
+    fn spawn_background(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawn(task);
+    }
+
     /// A random number.
     fn random(&self) -> u64;
 }

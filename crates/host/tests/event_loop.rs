@@ -88,6 +88,32 @@ fn tasks_that_never_rest_do_not_starve_io_and_timers() {
     }
 }
 
+/// A checkpoint has thousands of tasks, and a client's request is a few steps.
+#[test]
+fn a_task_waits_for_one_of_the_background_a_step() {
+    for event_loop in loops() {
+        let env = event_loop.handle();
+        event_loop.block_on(async {
+            let background_polls = Rc::new(Cell::new(0));
+            for _ in 0..1000 {
+                let background_polls = Rc::clone(&background_polls);
+                env.spawn_background(async move {
+                    background_polls.set(background_polls.get() + 1);
+                    turn().await;
+                    background_polls.set(background_polls.get() + 1);
+                });
+            }
+            for step in 1..=50 {
+                turn().await;
+                assert_eq!(background_polls.get(), step, "one at a time, and no less");
+            }
+            while background_polls.get() < 2000 {
+                turn().await;
+            }
+        });
+    }
+}
+
 #[test]
 fn other_threads_put_work_on_the_loop_and_wake_it() {
     for event_loop in loops() {

@@ -17,6 +17,7 @@ use crate::env::{Arena, Env};
 use crate::error::{DeviceError, Error};
 use crate::events::Event;
 use crate::home::{PageBytes, TableBytes};
+use crate::join::yield_now;
 use crate::layout::{JournalStore, PageStore, PlacedWrite};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
@@ -63,10 +64,15 @@ impl Outbound {
     }
 }
 
+/// Writes that are begun before others are let run: a ring takes all of a checkpoint at once, thousands, and clients wait
+/// meanwhile.
+const BEGUN_AT_ONCE: usize = 8;
+
 /// Writes to the home device, several at a time: as many as [`super::pace`] allows.
 pub(super) struct HomeWrites<'a, E, A, H, L> {
     inner: &'a Rc<Inner<E, A, H, L>>,
     state: Rc<WritesState>,
+    begun: Cell<usize>,
 }
 
 #[derive(Default)]
@@ -82,7 +88,7 @@ struct WritesState {
 
 impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H, L> {
     pub(super) fn new(inner: &'a Rc<Inner<E, A, H, L>>) -> Self {
-        Self { inner, state: Rc::default() }
+        Self { inner, state: Rc::default(), begun: Cell::default() }
     }
 
     /// Begins a write once there is a place for it; after a failure none is begun.
@@ -130,7 +136,11 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         });
         // As far as it goes at once: writes come to the drives in the order in which they are begun.
         if poll_fn(|context| Poll::Ready(write.as_mut().poll(context).is_pending())).await {
-            self.inner.env.spawn(write);
+            self.inner.env.spawn_background(write);
+        }
+        let begun = self.begun.replace(self.begun.get() + 1);
+        if begun % BEGUN_AT_ONCE == BEGUN_AT_ONCE - 1 {
+            yield_now().await;
         }
     }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use evenkeel_engine::env::Env;
 
+use super::tasks::Class;
 use super::timers::TimerId;
 use super::{Core, Loop};
 
@@ -24,7 +25,11 @@ impl Env for Loop {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.core.tasks.spawn(Box::pin(task), &self.core.foreign);
+        self.core.tasks.spawn(Box::pin(task), Class::Foreground, &self.core.foreign);
+    }
+
+    fn spawn_background(&self, task: impl Future<Output = ()> + 'static) {
+        self.core.tasks.spawn(Box::pin(task), Class::Background, &self.core.foreign);
     }
 
     fn random(&self) -> u64 {

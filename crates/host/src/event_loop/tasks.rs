@@ -1,6 +1,7 @@
 //! The tasks of a loop, and who of them is ready.
 //!
-//! 1. Ready tasks run in the order in which they were woken.
+//! 1. Ready tasks of a class run in the order in which they were woken. Where both classes are ready, they run in turns: a client's
+//!    task waits for one of the background at a time, however many thousands a checkpoint has.
 //! 2. A task that was woken on the loop's thread is put into a list of that thread: no lock, no system call.
 //!    From any other thread, and while the loop does not run, it goes through the inbox.
 //! 3. A task is in the list at most once. Wakes of a task that has ended do nothing, also once its slot has
@@ -17,20 +18,70 @@ use std::task::{Context, Wake, Waker};
 
 use super::foreign::Foreign;
 
-/// The place of a task, with its generation above.
+/// The place of a task, with its generation above, and whether it is of the background in the highest bit.
 pub(super) type Key = u64;
 
 /// The key of what [`block_on`](super::EventLoop::block_on) runs; it has no slot.
 pub(super) const ROOT: Key = u64::MAX;
 
+const BACKGROUND: Key = 1 << 63;
+const GENERATION_MAX: u32 = u32::MAX >> 2;
+
+/// Who is let run first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// A client may wait for it.
+    Foreground,
+    /// It has time.
+    Background,
+}
+
+fn is_background(key: Key) -> bool {
+    key != ROOT && key & BACKGROUND != 0
+}
+
+/// The tasks that are ready.
+#[derive(Default)]
+struct Lists {
+    foreground: VecDeque<Key>,
+    background: VecDeque<Key>,
+    /// The last one was of the foreground.
+    is_turn_of_background: bool,
+}
+
+impl Lists {
+    const NONE: Self =
+        Self { foreground: VecDeque::new(), background: VecDeque::new(), is_turn_of_background: false };
+
+    fn push(&mut self, key: Key) {
+        match is_background(key) {
+            false => self.foreground.push_back(key),
+            true => self.background.push_back(key),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Key> {
+        let key = match self.is_turn_of_background {
+            false => self.foreground.pop_front().or_else(|| self.background.pop_front()),
+            true => self.background.pop_front().or_else(|| self.foreground.pop_front()),
+        }?;
+        self.is_turn_of_background = !is_background(key);
+        Some(key)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.foreground.is_empty() && self.background.is_empty()
+    }
+}
+
 struct Ready {
     /// The loop that runs on this thread; 0 where none does.
     loop_id: Cell<u64>,
-    list: RefCell<VecDeque<Key>>,
+    lists: RefCell<Lists>,
 }
 
 thread_local! {
-    static READY: Ready = const { Ready { loop_id: Cell::new(0), list: RefCell::new(VecDeque::new()) } };
+    static READY: Ready = const { Ready { loop_id: Cell::new(0), lists: RefCell::new(Lists::NONE) } };
 }
 
 /// What a waker holds.
@@ -72,13 +123,13 @@ impl Wake for Handle {
     }
 }
 
-/// Puts a task into this thread's list, if the list is that of the loop.
+/// Puts a task into this thread's list of its class, if the list is that of the loop.
 fn push(loop_id: u64, key: Key) -> bool {
     READY
         .try_with(|ready| {
             let ours = ready.loop_id.get() == loop_id;
             if ours {
-                ready.list.borrow_mut().push_back(key);
+                ready.lists.borrow_mut().push(key);
             }
             ours
         })
@@ -87,22 +138,22 @@ fn push(loop_id: u64, key: Key) -> bool {
 
 /// The next task that is ready.
 pub(super) fn pop() -> Option<Key> {
-    READY.with(|ready| ready.list.borrow_mut().pop_front())
+    READY.with(|ready| ready.lists.borrow_mut().pop())
 }
 
 /// Whether no task is ready.
 pub(super) fn none_is_ready() -> bool {
-    READY.with(|ready| ready.list.borrow().is_empty())
+    READY.with(|ready| ready.lists.borrow().is_empty())
 }
 
 /// Puts a task that another thread has woken into the list.
 pub(super) fn push_woken(key: Key) {
-    READY.with(|ready| ready.list.borrow_mut().push_back(key));
+    READY.with(|ready| ready.lists.borrow_mut().push(key));
 }
 
 /// Takes a wake back that the root gave itself: the next root has the same key.
 pub(super) fn forget_root() {
-    READY.with(|ready| ready.list.borrow_mut().retain(|&key| key != ROOT));
+    READY.with(|ready| ready.lists.borrow_mut().foreground.retain(|&key| key != ROOT));
 }
 
 struct Task {
@@ -132,11 +183,16 @@ struct Slots {
 pub(super) struct Tasks {
     slots: RefCell<Slots>,
     /// Who was ready when the loop last stopped running.
-    parked: RefCell<VecDeque<Key>>,
+    parked: RefCell<Lists>,
 }
 
 impl Tasks {
-    pub(super) fn spawn(&self, future: Pin<Box<dyn Future<Output = ()>>>, foreign: &Arc<Foreign>) {
+    pub(super) fn spawn(
+        &self,
+        future: Pin<Box<dyn Future<Output = ()>>>,
+        class: Class,
+        foreign: &Arc<Foreign>,
+    ) {
         let mut slots = self.slots.borrow_mut();
         if slots.closed {
             // Outside of the borrow: what is dropped may spawn.
@@ -150,16 +206,17 @@ impl Tasks {
         });
         slots.live += 1;
         let slot = &mut slots.slots[place as usize];
-        // One less than 32 bits, so that no key is the root's.
-        slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
-        let handle = Handle::ready(u64::from(slot.generation) << 32 | u64::from(place), foreign);
+        // Two bits less than 32, so that no key is the root's.
+        slot.generation = (slot.generation + 1) & GENERATION_MAX;
+        let class = if class == Class::Background { BACKGROUND } else { 0 };
+        let handle = Handle::ready(class | u64::from(slot.generation) << 32 | u64::from(place), foreign);
         let waker = Waker::from(Arc::clone(&handle));
         slot.task = Some(Task { future, handle, waker });
     }
 
     /// Polls the task of `key` once, if it still is.
     pub(super) fn poll(&self, key: Key) {
-        let (place, generation) = (key as u32, (key >> 32) as u32);
+        let (place, generation) = (key as u32, (key >> 32) as u32 & GENERATION_MAX);
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.slots.get_mut(place as usize).filter(|slot| slot.generation == generation)
         else {
@@ -189,8 +246,8 @@ impl Tasks {
     pub(super) fn enter(&self, loop_id: u64) -> Entered<'_> {
         READY.with(|ready| {
             assert_ne!(ready.loop_id.get(), loop_id, "a task of a loop cannot block on the same loop");
-            let list = mem::replace(&mut *ready.list.borrow_mut(), self.parked.take());
-            Entered { tasks: self, before: (ready.loop_id.replace(loop_id), list) }
+            let lists = mem::replace(&mut *ready.lists.borrow_mut(), self.parked.take());
+            Entered { tasks: self, before: (ready.loop_id.replace(loop_id), lists) }
         })
     }
 
@@ -212,15 +269,15 @@ impl Tasks {
 /// While it lives, its loop runs on this thread.
 pub(super) struct Entered<'a> {
     tasks: &'a Tasks,
-    before: (u64, VecDeque<Key>),
+    before: (u64, Lists),
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         READY.with(|ready| {
             ready.loop_id.set(self.before.0);
-            let list = mem::replace(&mut *ready.list.borrow_mut(), mem::take(&mut self.before.1));
-            *self.tasks.parked.borrow_mut() = list;
+            let lists = mem::replace(&mut *ready.lists.borrow_mut(), mem::take(&mut self.before.1));
+            *self.tasks.parked.borrow_mut() = lists;
         });
     }
 }

@@ -6,11 +6,13 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
+use evenkeel_engine::join::yield_now;
 use evenkeel_engine::layout::Replicated;
 use evenkeel_engine::ring::{MemberState, Policy, Role};
 use evenkeel_engine::volume::ScrubMode;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
+use evenkeel_sim::latency::Latency;
 use evenkeel_sim::random::Random;
 
 use crate::machine::mirror::{Machine, PAGE, Plan, dead, filled, noise, silent};
@@ -346,6 +348,43 @@ fn a_checkpoint_begins_early_enough_for_what_comes_while_members_take_turns() {
         let fullest = fills[3..].iter().copied().fold(0.0, f64::max);
         assert!(fills.len() > 20 && (0.5..0.87).contains(&fullest), "{fills:?}");
     });
+}
+
+/// How often another task is let run while a ring is handed the 32 pages of a checkpoint.
+fn looks_while_pages_are_handed_over(seed: u64) -> usize {
+    let mut plan = Plan::mirror(2, 1);
+    (plan.ring.policy, plan.ring.turn_ns) = (Policy::Turns, 1_000_000_000);
+    (plan.open.cached_pages_max, plan.create.log_bytes) = (512, 4 << 20);
+    let (mut machine, _) = filled(plan, seed);
+    machine.plan.latency = Latency::NONE;
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
+        for page in (0..64).step_by(2) {
+            let bytes = noise(page, PAGE as usize);
+            volume.write(page * PAGE, &bytes, Durability::Durable).await.unwrap();
+        }
+        let taken_home = volume.clone();
+        run.env.spawn(async move { taken_home.checkpoint().await.unwrap() });
+        // Pages that wait at the member that does not write.
+        let waiting = || ring.members().iter().map(|member| member.queued_bytes).max().unwrap_or(0) / PAGE;
+        let (mut looks, mut looks_between) = (0, 0);
+        while waiting() < 32 {
+            looks_between += usize::from(waiting() > 0);
+            looks += 1;
+            yield_now().await;
+            if looks % 256 == 0 {
+                // Time stands still while somebody looks.
+                run.env.sleep(0).await;
+            }
+        }
+        looks_between
+    })
+}
+
+#[test]
+fn clients_are_let_run_while_a_ring_is_handed_a_checkpoint() {
+    let looks: usize = (0..20).map(|seed| looks_while_pages_are_handed_over(139 + seed)).sum();
+    assert!(looks > 20, "{looks} in 20 checkpoints");
 }
 
 /// How long a checkpoint takes three members, and how many turns they take for it, where so many read.

@@ -15,6 +15,7 @@
 use std::rc::{Rc, Weak};
 
 use super::dirty::{Kept, Lacking};
+use super::rebuild_rows::RowsCopy;
 use super::{Inner, MirrorPages};
 use crate::device::{Drive, Extent, FlushScope};
 use crate::env::Env;
@@ -69,7 +70,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 self.0.ring.events.note(Event::RebuildBegun { place, lacks_bytes });
                 let (changed, weak, device) =
                     (Rc::clone(&self.0.ring.changed), Rc::downgrade(&self.0), Rc::downgrade(&device));
-                self.0.ring.env.spawn(async move {
+                self.0.ring.env.spawn_background(async move {
                     if let Some((ring, verifier)) = changed.until(|| verifier_of(&weak)).await
                         && let Some(device) = device.upgrade()
                     {
@@ -178,7 +179,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             }
             if self.is_needed(extent, verifier).await {
                 match &self.0.striping {
-                    Some(striping) => self.copy_rows(striping, place, device, extent).await?,
+                    Some(striping) => RowsCopy { pages: self, striping, place, device }.copy(extent).await?,
                     None => self.copy_piece(place, device, extent, verifier).await?,
                 }
                 copied_bytes += extent.len;

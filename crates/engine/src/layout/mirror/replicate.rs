@@ -269,7 +269,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let extent = Extent::new(offset, bytes.len() as u64);
         // From now on, or not at all: later the bytes may be old.
         let Some(copy) = self.0.copies.try_copy(extent) else { return };
-        self.0.ring.env.spawn(async move {
+        self.0.ring.env.spawn_background(async move {
             let inner = &*ring.0;
             let Some(_at_work) = inner.ring.begin_work() else { return };
             let in_sync = inner.ring.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());

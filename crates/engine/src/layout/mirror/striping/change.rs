@@ -195,7 +195,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             // From now on, or not at all: later the bytes may be old.
             let Some(writing) = self.0.copies.try_write(change.runs()) else { continue };
             let (ring, bytes, stripe, rows) = (self.clone(), bytes.to_vec(), change.stripe, change.hull());
-            self.0.ring.env.spawn(async move {
+            self.0.ring.env.spawn_background(async move {
                 let (Some(striping), Some(_at_work)) = (&ring.0.striping, ring.0.ring.begin_work()) else {
                     return;
                 };

@@ -6,7 +6,7 @@
 //!   pending.rs     changes under way, and reads that a change may spoil
 //!   rows.rs        what a change does not write of its rows
 //!   member_rows.rs what a member that is made whole is to hold of rows
-//!   span.rs        pages of data shards that are read together
+//!   span.rs        pages of data shards that are read together; span_memory.rs, how many at once
 //!   read.rs        what shards hold: from their members, or computed
 //!   compute.rs     what a shard holds, from K others
 //!   right_page.rs  which of what can be read is right, for parity and rebuilds
@@ -34,6 +34,7 @@ mod right_page;
 mod row_write;
 mod rows;
 mod span;
+mod span_memory;
 
 use std::cell::Cell;
 
@@ -43,6 +44,7 @@ pub(super) use self::live_records::LoggedStripes;
 use self::pending::{ByStripe, Computing, Pending};
 use self::row_write::RowWrite;
 pub(super) use self::rows::SPAN_MAX_BYTES;
+use self::span_memory::SpanMemory;
 use super::Inner;
 use super::stripe_log::StripeLog;
 use crate::device::Drive;
@@ -57,9 +59,6 @@ use crate::shared_step::SharedStep;
 /// rotations of turns, at 10 MB/s.
 const HELD_MAX_BYTES: u64 = 512 << 20;
 
-/// What is read at once for changes and rebuilds, in spans: far more than the members read at once.
-const SPANS_MAX_BYTES: u64 = 64 << 20;
-
 /// What a ring with stripes has beside that of a mirror.
 pub(super) struct Striping {
     pub(super) stripes: Stripes,
@@ -73,22 +72,8 @@ pub(super) struct Striping {
     computing: ByStripe<Computing>,
     /// Changes that come for the members before long: what they lack is read now, or they are logged.
     coming: Cell<usize>,
-    /// Bytes of spans that are read now.
-    spans_bytes: Cell<u64>,
-    spans_changed: Notify,
-}
-
-/// Memory for a span that is read, until this is dropped.
-struct SpanMemory<'a> {
-    striping: &'a Striping,
-    bytes: u64,
-}
-
-impl Drop for SpanMemory<'_> {
-    fn drop(&mut self) {
-        self.striping.spans_bytes.set(self.striping.spans_bytes.get() - self.bytes);
-        self.striping.spans_changed.all();
-    }
+    /// Memory for spans that are read.
+    spans: SpanMemory,
 }
 
 /// A change comes for the members before long, until this is dropped.
@@ -117,21 +102,8 @@ impl Striping {
             pending: ByStripe::default(),
             computing: ByStripe::default(),
             coming: Cell::default(),
-            spans_bytes: Cell::default(),
-            spans_changed: Notify::default(),
+            spans: SpanMemory::default(),
         }
-    }
-
-    /// Memory for a span, once there is some.
-    async fn span_memory(&self, bytes: u64) -> SpanMemory<'_> {
-        let has_room = || {
-            let under_way = self.spans_bytes.get();
-            under_way == 0 || under_way + bytes <= SPANS_MAX_BYTES
-        };
-        self.spans_changed
-            .until(|| has_room().then(|| self.spans_bytes.set(self.spans_bytes.get() + bytes)))
-            .await;
-        SpanMemory { striping: self, bytes }
     }
 
     /// Whether changes come for the members before long: a turn that is not too long waits for them.
