@@ -15,8 +15,8 @@ pub trait Env: Clone + 'static {
     /// Runs `task` beside the caller, on the same thread.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 
-    /// The same for work that no client waits for and that has thousands of tasks at once, such as a checkpoint: a world that
-    /// has the choice lets the tasks of [`Self::spawn`] go before most of them.
+    /// The same for work that may have thousands of tasks at once, such as what a checkpoint writes: where it matters who is
+    /// first, these stand in a line of their own, and the two lines take turns.
     fn spawn_background(&self, task: impl Future<Output = ()> + 'static) {
         self.spawn(task);
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Lets every task that is ready run first.
+/// Lets others that are ready run first: on a real machine all of the caller's class.
 pub async fn yield_now() {
     let mut has_waited = false;
     poll_fn(|context| {

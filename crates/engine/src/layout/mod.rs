@@ -168,6 +168,9 @@ pub trait PageStore: Replicated {
     /// Whether clients may read from now on, as they may until this is called. Replicas that nobody reads write at the same
     /// time.
     fn note_readers(&self, may_come: bool);
+
+    /// Whether more writes come as soon as other tasks had their turn: a replica that is done with what it has goes on writing.
+    fn note_more_comes(&self, comes: bool);
 }
 
 /// Where a volume's records and superblocks are.

@@ -96,6 +96,8 @@ impl<D: Drive> PageStore for D {
     fn note_client_read(&self) {}
 
     fn note_readers(&self, _may_come: bool) {}
+
+    fn note_more_comes(&self, _comes: bool) {}
 }
 
 impl<D: Drive> JournalStore for D {

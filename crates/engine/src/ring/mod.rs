@@ -158,6 +158,8 @@ pub(crate) struct Ring<E, M> {
     client_read_ns: Cell<u64>,
     /// Whether such may come: else all write at once in a turn.
     has_readers: Cell<bool>,
+    /// More writes come as soon as other tasks had their turn.
+    pub(crate) more_comes: Cell<bool>,
     /// As many when the window was last chosen.
     reads_before: Cell<u64>,
     /// How long members write before one leaves that has more.
@@ -226,6 +228,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             client_reads: Cell::default(),
             client_read_ns: Cell::default(),
             has_readers: Cell::new(true),
+            more_comes: Cell::default(),
             reads_before: Cell::default(),
             frame_length: frame_length::FrameLength::default(),
             next_writer: Cell::default(),
@@ -329,6 +332,13 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// Whether clients may read from now on.
     pub(crate) fn note_readers(&self, may_come: bool) {
         if self.has_readers.replace(may_come) != may_come {
+            self.changed.all();
+        }
+    }
+
+    /// Whether more writes come as soon as other tasks had their turn.
+    pub(crate) fn note_more_comes(&self, comes: bool) {
+        if self.more_comes.replace(comes) && !comes {
             self.changed.all();
         }
     }

@@ -139,7 +139,11 @@ fn next_work<L: TakesTurns>(layout: &Weak<L>) -> Option<Option<Rc<L>>> {
     match layout.upgrade() {
         None => Some(None),
         Some(layout) => {
-            let has_work = (0..layout.ring().members.len()).any(|place| has_work(&*layout, place));
+            let ring = layout.ring();
+            // How long a turn is, and how many write, is planned for all that comes at once.
+            let begins =
+                |place| has_work(&*layout, place) && (!ring.more_comes.get() || layout.wants_turn(place));
+            let has_work = (0..ring.members.len()).any(begins);
             has_work.then_some(Some(layout))
         }
     }

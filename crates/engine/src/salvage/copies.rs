@@ -250,6 +250,8 @@ impl<D: Device> PageStore for Copies<D> {
     fn note_client_read(&self) {}
 
     fn note_readers(&self, _may_come: bool) {}
+
+    fn note_more_comes(&self, _comes: bool) {}
 }
 
 impl<D: Device> JournalStore for Copies<D> {

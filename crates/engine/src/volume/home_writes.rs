@@ -75,6 +75,22 @@ pub(super) struct HomeWrites<'a, E, A, H, L> {
     begun: Cell<usize>,
 }
 
+/// The store is told that more comes, until this is dropped.
+struct MoreComes<'a, H: PageStore>(&'a H);
+
+impl<'a, H: PageStore> MoreComes<'a, H> {
+    fn note(store: &'a H) -> Self {
+        store.note_more_comes(true);
+        Self(store)
+    }
+}
+
+impl<H: PageStore> Drop for MoreComes<'_, H> {
+    fn drop(&mut self) {
+        self.0.note_more_comes(false);
+    }
+}
+
 #[derive(Default)]
 struct WritesState {
     under_way: Cell<usize>,
@@ -140,6 +156,7 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         }
         let begun = self.begun.replace(self.begun.get() + 1);
         if begun % BEGUN_AT_ONCE == BEGUN_AT_ONCE - 1 {
+            let _more_comes = MoreComes::note(&*self.inner.home.device);
             yield_now().await;
         }
     }

@@ -27,12 +27,12 @@ pub(super) const ROOT: Key = u64::MAX;
 const BACKGROUND: Key = 1 << 63;
 const GENERATION_MAX: u32 = u32::MAX >> 2;
 
-/// Who is let run first.
+/// In which line a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// A client may wait for it.
     Foreground,
-    /// It has time.
+    /// There may be thousands of the kind.
     Background,
 }
 

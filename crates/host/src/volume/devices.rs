@@ -209,6 +209,10 @@ impl PageStore for AnyPages {
     fn note_readers(&self, may_come: bool) {
         of_home!(self, it => it.note_readers(may_come));
     }
+
+    fn note_more_comes(&self, comes: bool) {
+        of_home!(self, it => it.note_more_comes(comes));
+    }
 }
 
 impl JournalStore for AnyJournal {

@@ -350,8 +350,15 @@ fn a_checkpoint_begins_early_enough_for_what_comes_while_members_take_turns() {
     });
 }
 
-/// How often another task is let run while a ring is handed the 32 pages of a checkpoint.
-fn looks_while_pages_are_handed_over(seed: u64) -> usize {
+/// What is seen of a checkpoint of 32 pages on members that are as quick as memory.
+struct HandedOver {
+    /// How often another task was let run while pages were handed over, before all were.
+    looks: usize,
+    /// Turns of all members until it ended.
+    turns: u64,
+}
+
+fn handed_over(seed: u64) -> HandedOver {
     let mut plan = Plan::mirror(2, 1);
     (plan.ring.policy, plan.ring.turn_ns) = (Policy::Turns, 1_000_000_000);
     (plan.open.cached_pages_max, plan.create.log_bytes) = (512, 4 << 20);
@@ -363,28 +370,36 @@ fn looks_while_pages_are_handed_over(seed: u64) -> usize {
             let bytes = noise(page, PAGE as usize);
             volume.write(page * PAGE, &bytes, Durability::Durable).await.unwrap();
         }
+        let turns = || ring.members().iter().map(|member| member.turns).sum::<u64>();
+        let (turns_before, ended_before) = (turns(), volume.counters().checkpoints);
         let taken_home = volume.clone();
         run.env.spawn(async move { taken_home.checkpoint().await.unwrap() });
         // Pages that wait at the member that does not write.
         let waiting = || ring.members().iter().map(|member| member.queued_bytes).max().unwrap_or(0) / PAGE;
-        let (mut looks, mut looks_between) = (0, 0);
+        let (mut polls, mut looks) = (0, 0);
         while waiting() < 32 {
-            looks_between += usize::from(waiting() > 0);
-            looks += 1;
+            looks += usize::from(waiting() > 0);
+            polls += 1;
             yield_now().await;
-            if looks % 256 == 0 {
+            if polls % 256 == 0 {
                 // Time stands still while somebody looks.
                 run.env.sleep(0).await;
             }
         }
-        looks_between
+        while volume.counters().checkpoints == ended_before {
+            run.env.sleep(1_000).await;
+        }
+        HandedOver { looks, turns: turns() - turns_before }
     })
 }
 
 #[test]
-fn clients_are_let_run_while_a_ring_is_handed_a_checkpoint() {
-    let looks: usize = (0..20).map(|seed| looks_while_pages_are_handed_over(139 + seed)).sum();
+fn clients_are_let_run_while_a_ring_is_handed_a_checkpoint_and_each_member_takes_a_turn_for_it() {
+    let handed: Vec<HandedOver> = (0..20).map(|seed| handed_over(139 + seed)).collect();
+    let looks: usize = handed.iter().map(|one| one.looks).sum();
     assert!(looks > 20, "{looks} in 20 checkpoints");
+    let turns: Vec<u64> = handed.iter().map(|one| one.turns).collect();
+    assert!(turns.iter().all(|&turns| turns <= 2), "{turns:?}");
 }
 
 /// How long a checkpoint takes three members, and how many turns they take for it, where so many read.

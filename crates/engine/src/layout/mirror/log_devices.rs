@@ -21,7 +21,7 @@ use std::rc::{Rc, Weak};
 use super::MirrorPages;
 use super::log_copy::Joining;
 pub(crate) use super::log_losses::{beyond, loss_count};
-use super::log_queue::{LogQueue, PIECE_BYTES};
+use super::log_queue::{Lane, LogQueue};
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -409,7 +409,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     /// whoever comes later. `extent` is what it writes. While a device takes a place, it waits.
     async fn on_all<F: Future<Output = Result<(), DeviceError>>>(
         &self,
-        extent: Option<Extent>,
+        extent: Option<(Lane, Extent)>,
         change: impl Fn(Rc<L>) -> F,
     ) -> Result<(), DeviceError> {
         let is_closing = || self.joining.borrow().as_ref().is_some_and(|joining| joining.is_closing());
@@ -425,13 +425,14 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let joining = self.joining.borrow().clone().filter(|_| !is_planted(Bug::LogCopyMissesWrites));
         let copied = async {
             if let Some(joining) = &joining {
+                let extent = extent.map(|(_, extent)| extent);
                 Box::pin(self.on_joining(joining, extent, change(Rc::clone(&joining.device)))).await;
             }
         };
         let change = &change;
         let taking_part = join::all(devices.into_iter().map(|(member, device)| async move {
             let _under_way = match extent {
-                Some(extent) => Some(member.queue.begin(extent.len).await),
+                Some((lane, extent)) => Some(member.queue.begin(lane, extent.len).await),
                 None => None,
             };
             // Whoever was given up meanwhile is asked for nothing more.
@@ -449,13 +450,14 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     /// Writes so little that a device answers soon.
     async fn write_piece(
         &self,
+        lane: Lane,
         offset: u64,
         bytes: &[u8],
         durability: Durability,
     ) -> Result<(), DeviceError> {
         let write =
             |device: Rc<L>| async move { device.write(offset + DATA_OFFSET, bytes, durability).await };
-        self.on_all(Some(Extent::new(offset, bytes.len() as u64)), write).await
+        self.on_all(Some((lane, Extent::new(offset, bytes.len() as u64))), write).await
     }
 
     /// Sends a request to one that is about to take part.
@@ -484,6 +486,34 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     }
 }
 
+impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
+    /// Writes to every device that takes part.
+    pub(super) async fn write_as(
+        &self,
+        lane: Lane,
+        offset: u64,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        let piece_bytes = lane.piece_bytes();
+        if bytes.len() <= piece_bytes {
+            return self.0.write_piece(lane, offset, bytes, durability).await;
+        }
+        // All at once: whoever is copied to from now on gets all of them, or none.
+        let failed = Cell::new(None);
+        join::all((offset..).step_by(piece_bytes).zip(bytes.chunks(piece_bytes)).map(|(at, piece)| {
+            let failed = &failed;
+            async move {
+                if let Err(error) = self.0.write_piece(lane, at, piece, durability).await {
+                    failed.set(Some(error));
+                }
+            }
+        }))
+        .await;
+        failed.get().map_or(Ok(()), Err)
+    }
+}
+
 impl<E: Env, L: Device, W: Witness> Device for LogDeviceJournal<E, L, W> {
     fn geometry(&self) -> Geometry {
         self.0.geometry
@@ -502,21 +532,7 @@ impl<E: Env, L: Device, W: Witness> Device for LogDeviceJournal<E, L, W> {
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
-        if bytes.len() <= PIECE_BYTES {
-            return self.0.write_piece(offset, bytes, durability).await;
-        }
-        // All at once: whoever is copied to from now on gets all of them, or none.
-        let failed = Cell::new(None);
-        join::all((offset..).step_by(PIECE_BYTES).zip(bytes.chunks(PIECE_BYTES)).map(|(at, piece)| {
-            let failed = &failed;
-            async move {
-                if let Err(error) = self.0.write_piece(at, piece, durability).await {
-                    failed.set(Some(error));
-                }
-            }
-        }))
-        .await;
-        failed.get().map_or(Ok(()), Err)
+        self.write_as(Lane::Journal, offset, bytes, durability).await
     }
 
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {

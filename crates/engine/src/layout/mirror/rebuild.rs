@@ -70,7 +70,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 self.0.ring.events.note(Event::RebuildBegun { place, lacks_bytes });
                 let (changed, weak, device) =
                     (Rc::clone(&self.0.ring.changed), Rc::downgrade(&self.0), Rc::downgrade(&device));
-                self.0.ring.env.spawn_background(async move {
+                self.0.ring.env.spawn(async move {
                     if let Some((ring, verifier)) = changed.until(|| verifier_of(&weak)).await
                         && let Some(device) = device.upgrade()
                     {

@@ -201,7 +201,8 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
 
     /// A member that was given a record is given another one soon.
     fn prolongs_turn(&self, place: usize) -> bool {
-        let has_coming = self.striping.as_ref().is_some_and(Striping::has_coming);
+        let has_coming =
+            self.ring.more_comes.get() || self.striping.as_ref().is_some_and(Striping::has_coming);
         self.log.regions[place].used.get() || self.has_log_waiting() || has_coming
     }
 

@@ -275,4 +275,8 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     fn note_readers(&self, may_come: bool) {
         self.0.ring.note_readers(may_come);
     }
+
+    fn note_more_comes(&self, comes: bool) {
+        self.0.ring.note_more_comes(comes);
+    }
 }

@@ -21,6 +21,7 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 
 use super::log_devices::{self, LogDeviceJournal, LogDeviceState, Witness};
+use super::log_queue::Lane;
 use crate::device::{Device, Durability, Extent};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -545,9 +546,10 @@ impl<E: Env, L: Device, W: Witness> StripeRegion for RegionOfLog<E, L, W> {
     }
 
     fn write<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> Answer<'a, ()> {
-        Box::pin(
-            async move { self.logs()?.write(self.zone.offset + offset, bytes, Durability::Durable).await },
-        )
+        Box::pin(async move {
+            let offset = self.zone.offset + offset;
+            self.logs()?.write_as(Lane::Stripes, offset, bytes, Durability::Durable).await
+        })
     }
 
     fn note_losses(&self) -> Answer<'_, ()> {

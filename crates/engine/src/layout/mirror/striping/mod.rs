@@ -59,6 +59,12 @@ use crate::shared_step::SharedStep;
 /// rotations of turns, at 10 MB/s.
 const HELD_MAX_BYTES: u64 = 512 << 20;
 
+/// What is read at once for changes, in spans: far more than the members read at once.
+const CHANGE_SPANS_MAX_BYTES: u64 = 64 << 20;
+
+/// The same for rebuilds: what two members lack of some stripes of 28 data shards.
+const COPY_SPANS_MAX_BYTES: u64 = 16 << 20;
+
 /// What a ring with stripes has beside that of a mirror.
 pub(super) struct Striping {
     pub(super) stripes: Stripes,
@@ -72,8 +78,10 @@ pub(super) struct Striping {
     computing: ByStripe<Computing>,
     /// Changes that come for the members before long: what they lack is read now, or they are logged.
     coming: Cell<usize>,
-    /// Memory for spans that are read.
-    spans: SpanMemory,
+    /// Memory for spans that are read for changes,
+    change_spans: SpanMemory,
+    /// and for rebuilds, which do not wait behind all that goes home.
+    copy_spans: SpanMemory,
 }
 
 /// A change comes for the members before long, until this is dropped.
@@ -102,7 +110,8 @@ impl Striping {
             pending: ByStripe::default(),
             computing: ByStripe::default(),
             coming: Cell::default(),
-            spans: SpanMemory::default(),
+            change_spans: SpanMemory::of(CHANGE_SPANS_MAX_BYTES),
+            copy_spans: SpanMemory::of(COPY_SPANS_MAX_BYTES),
         }
     }
 

@@ -3,7 +3,7 @@
 //! 1. Those of which it is known what is right come from their members, or from K others where one of those writes. Those of
 //!    which nothing is known come from their members, if these take part. A request asks for all rows of a shard.
 //! 2. What is not right then is looked for page by page ([`super::right_page`]).
-//! 3. No more memory is taken at once than [`super::span_memory::SPANS_MAX_BYTES`], beside what is asked for.
+//! 3. No more memory is taken at once than [`super::span_memory`] has, beside what is asked for.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,7 +129,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         let bytes = known.bytes() + there.bytes() + lacking.bytes();
         let coming = (urgency == Urgency::Change).then(|| self.coming(striping));
-        let _memory = striping.spans.room(bytes).await;
+        let memory = match urgency {
+            Urgency::Change => &striping.change_spans,
+            Urgency::Client | Urgency::Copy => &striping.copy_spans,
+        };
+        let _room = memory.room(bytes).await;
         let of_known = async {
             self.read_shards(striping, stripe, urgency, &mut known).await;
             drop(coming);

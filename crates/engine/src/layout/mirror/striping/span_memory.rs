@@ -1,47 +1,89 @@
-//! Memory for spans that are read: no more than [`SPANS_MAX_BYTES`] at once, in the order of asking.
+//! Memory for spans that are read: no more than so much at once, in the order of asking.
 //!
 //! A checkpoint may have ten thousand who wait: one that ends wakes those alone for whom there is room then.
 
-use std::cell::Cell;
-
-use crate::notify::Line;
-
-/// What is read at once for changes and rebuilds, in spans: far more than the members read at once.
-pub(super) const SPANS_MAX_BYTES: u64 = 64 << 20;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 /// The memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SpanMemory {
-    /// Bytes that were ever asked for.
-    asked: Cell<u64>,
-    /// Of those, bytes that were given back, or are not wanted any more.
-    given_back: Cell<u64>,
-    waiting: Line,
+    max_bytes: u64,
+    taken_bytes: Cell<u64>,
+    waiting: RefCell<VecDeque<Rc<Wish>>>,
+}
+
+/// What one asked for.
+#[derive(Debug)]
+struct Wish {
+    bytes: u64,
+    is_granted: Cell<bool>,
+    is_given_up: Cell<bool>,
+    waker: RefCell<Waker>,
 }
 
 /// Memory for one, or a wish for it, until this is dropped.
 pub(super) struct SpanRoom<'a> {
     memory: &'a SpanMemory,
-    bytes: u64,
+    wish: Rc<Wish>,
 }
 
 impl SpanMemory {
-    /// Memory for a span, once there is some. A span that is larger than all of it has it alone.
+    /// So much memory.
+    pub(super) fn of(max_bytes: u64) -> Self {
+        Self { max_bytes, taken_bytes: Cell::default(), waiting: RefCell::default() }
+    }
+
+    /// Memory for a span, once there is some. A span that is larger than all of it has it alone; one without bytes waits for
+    /// nobody.
     pub(super) async fn room(&self, bytes: u64) -> SpanRoom<'_> {
-        let room = SpanRoom { memory: self, bytes };
-        let asked = self.asked.get() + bytes;
-        self.asked.set(asked);
-        let enough = asked.saturating_sub(bytes.max(SPANS_MAX_BYTES));
-        self.waiting.until(enough, || (self.given_back.get() >= enough).then_some(())).await;
+        let waker = RefCell::new(Waker::noop().clone());
+        let wish =
+            Rc::new(Wish { bytes, is_granted: Cell::new(bytes == 0), is_given_up: Cell::default(), waker });
+        let room = SpanRoom { memory: self, wish };
+        if bytes > 0 {
+            self.waiting.borrow_mut().push_back(Rc::clone(&room.wish));
+            self.grant();
+        }
+        poll_fn(|context| {
+            if room.wish.is_granted.get() {
+                return Poll::Ready(());
+            }
+            room.wish.waker.borrow_mut().clone_from(context.waker());
+            Poll::Pending
+        })
+        .await;
         room
+    }
+
+    /// Lets those at the front of the line through for whom there is room.
+    fn grant(&self) {
+        let mut waiting = self.waiting.borrow_mut();
+        while let Some(wish) = waiting.front() {
+            let taken = self.taken_bytes.get();
+            if !wish.is_given_up.get() {
+                if taken > 0 && taken + wish.bytes > self.max_bytes {
+                    return;
+                }
+                self.taken_bytes.set(taken + wish.bytes);
+                wish.is_granted.set(true);
+                wish.waker.borrow().wake_by_ref();
+            }
+            waiting.pop_front();
+        }
     }
 }
 
 impl Drop for SpanRoom<'_> {
     fn drop(&mut self) {
-        let given_back = self.memory.given_back.get() + self.bytes;
-        self.memory.given_back.set(given_back);
-        self.memory.waiting.through(given_back);
+        match self.wish.is_granted.get() {
+            true => self.memory.taken_bytes.set(self.memory.taken_bytes.get() - self.wish.bytes),
+            false => self.wish.is_given_up.set(true),
+        }
+        self.memory.grant();
     }
 }
 
@@ -51,11 +93,9 @@ mod tests {
     use std::pin::Pin;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Context, Poll, Wake, Waker};
+    use std::task::{Context, Wake};
 
     use super::*;
-
-    const QUARTER: u64 = SPANS_MAX_BYTES / 4;
 
     /// Counts how often it was woken.
     #[derive(Default)]
@@ -80,49 +120,54 @@ mod tests {
         }
     }
 
-    #[test]
-    fn there_is_room_for_so_much_and_the_next_ones_come_in_their_order() {
-        let memory = SpanMemory::default();
-        let noop = Waker::noop();
-        let mut first = poll(&mut ask(&memory, 3 * QUARTER), noop);
-        let (mut large, mut small) = (ask(&memory, 2 * QUARTER), ask(&memory, QUARTER));
-        assert!(poll(&mut large, noop).is_none() && poll(&mut small, noop).is_none(), "none passes another");
-        drop(first.take().expect("nobody else asked"));
-        assert!(poll(&mut large, noop).is_some_and(|_| poll(&mut small, noop).is_some()));
-        assert!(
-            poll(&mut ask(&memory, 9 * QUARTER), noop).is_some(),
-            "one alone is let through, however large"
-        );
+    fn begin<'a>(memory: &'a SpanMemory, bytes: u64) -> (Asking<'a>, Option<SpanRoom<'a>>) {
+        let mut asking = ask(memory, bytes);
+        let room = poll(&mut asking, Waker::noop());
+        (asking, room)
     }
 
     #[test]
-    fn one_that_gives_up_waiting_lets_those_behind_it_through() {
-        let memory = SpanMemory::default();
-        let first = poll(&mut ask(&memory, 3 * QUARTER), Waker::noop());
-        let (mut gives_up, mut next) = (ask(&memory, 2 * QUARTER), ask(&memory, QUARTER));
-        assert!([&mut gives_up, &mut next].into_iter().all(|asking| poll(asking, Waker::noop()).is_none()));
-        drop(gives_up);
-        assert!(poll(&mut next, Waker::noop()).is_some() && first.is_some());
+    fn there_is_room_for_so_much_and_the_next_ones_come_in_their_order() {
+        let memory = SpanMemory::of(4);
+        let (_, first) = begin(&memory, 3);
+        let ((mut large, no_room), (mut small, nor_room)) = (begin(&memory, 2), begin(&memory, 1));
+        assert!(no_room.is_none() && nor_room.is_none(), "none passes another");
+        assert!(begin(&memory, 0).1.is_some(), "nothing is there always");
+        drop(first.expect("nobody else asked"));
+        let (large, small) = (poll(&mut large, Waker::noop()), poll(&mut small, Waker::noop()));
+        assert!(large.is_some() && small.is_some());
+        let (mut all, no_room) = begin(&memory, 9);
+        drop((large, no_room));
+        assert!(poll(&mut all, Waker::noop()).is_none(), "one has some still");
+        drop(small);
+        assert!(poll(&mut all, Waker::noop()).is_some(), "one alone is let through, however large");
+    }
+
+    #[test]
+    fn one_that_gives_up_waiting_lets_through_whom_there_is_room_for() {
+        let memory = SpanMemory::of(4);
+        let (_, first) = begin(&memory, 3);
+        let (gives_up, (mut next, _)) = (begin(&memory, 2), begin(&memory, 1));
+        let (mut waits, last) = (begin(&memory, 2).0, begin(&memory, 2));
+        drop((gives_up, last));
+        assert!(first.is_some() && poll(&mut next, Waker::noop()).is_some());
+        assert!(poll(&mut waits, Waker::noop()).is_none(), "whoever gave up behind it had nothing");
     }
 
     #[test]
     fn each_of_thousands_is_woken_once() {
-        let memory = SpanMemory::default();
-        let mut held: Vec<SpanRoom<'_>> = Vec::new();
+        let memory = SpanMemory::of(400);
         let woken: Vec<Arc<Woken>> = (0..4000).map(|_| Arc::default()).collect();
-        let mut asking: Vec<Asking<'_>> = woken.iter().map(|_| ask(&memory, QUARTER / 100)).collect();
-        for (asking, woken) in asking.iter_mut().zip(&woken) {
-            held.extend(poll(asking, &Waker::from(Arc::clone(woken))));
+        let mut asking: Vec<Asking<'_>> = woken.iter().map(|_| ask(&memory, 1)).collect();
+        let of = |woken: &Arc<Woken>| Waker::from(Arc::clone(woken));
+        let began: Vec<_> = asking.iter_mut().zip(&woken).map(|(one, woken)| poll(one, &of(woken))).collect();
+        let mut held: VecDeque<SpanRoom<'_>> = began.into_iter().flatten().collect();
+        assert_eq!(held.len(), 400);
+        for (number, one) in asking.iter_mut().enumerate().skip(400) {
+            drop(held.pop_front());
+            held.push_back(poll(one, Waker::noop()).unwrap_or_else(|| panic!("{number} has its turn")));
         }
-        let at_once = held.len();
-        assert!((400..=401).contains(&at_once));
-        for (number, asking) in asking.iter_mut().enumerate().skip(at_once) {
-            drop(held.remove(0));
-            held.push(poll(asking, Waker::noop()).unwrap_or_else(|| panic!("{number} has its turn")));
-        }
-        let wakes =
-            |woken: &[Arc<Woken>]| woken.iter().map(|one| one.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
-        assert!(wakes(&woken[..at_once]).iter().all(|&wakes| wakes == 0));
-        assert!(wakes(&woken[at_once..]).iter().all(|&wakes| wakes == 1));
+        let wakes: Vec<usize> = woken.iter().map(|one| one.0.load(Ordering::Relaxed)).collect();
+        assert!(wakes[..400].iter().all(|&wakes| wakes == 0) && wakes[400..].iter().all(|&wakes| wakes == 1));
     }
 }
