@@ -20,6 +20,7 @@
 //! [`layout::JournalStore`], drives as [`device::Device`] and the world as [`env::Env`], so that the same code runs on real drives and in virtual time.
 
 mod buffer;
+mod byte_budget;
 pub mod conversion;
 pub mod counters;
 pub mod device;

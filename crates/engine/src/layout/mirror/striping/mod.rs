@@ -6,7 +6,7 @@
 //!   pending.rs     changes under way, and reads that a change may spoil
 //!   rows.rs        what a change does not write of its rows
 //!   member_rows.rs what a member that is made whole is to hold of rows
-//!   span.rs        pages of data shards that are read together; span_memory.rs, how many at once
+//!   span.rs        pages of data shards that are read together
 //!   read.rs        what shards hold: from their members, or computed
 //!   compute.rs     what a shard holds, from K others
 //!   right_page.rs  which of what can be read is right, for parity and rebuilds
@@ -34,7 +34,6 @@ mod right_page;
 mod row_write;
 mod rows;
 mod span;
-mod span_memory;
 
 use std::cell::Cell;
 
@@ -44,9 +43,9 @@ pub(super) use self::live_records::LoggedStripes;
 use self::pending::{ByStripe, Computing, Pending};
 use self::row_write::RowWrite;
 pub(super) use self::rows::SPAN_MAX_BYTES;
-use self::span_memory::SpanMemory;
 use super::Inner;
 use super::stripe_log::StripeLog;
+use crate::byte_budget::ByteBudget;
 use crate::device::Drive;
 use crate::env::Env;
 use crate::error::DeviceError;
@@ -79,9 +78,9 @@ pub(super) struct Striping {
     /// Changes that come for the members before long: what they lack is read now, or they are logged.
     coming: Cell<usize>,
     /// Memory for spans that are read for changes,
-    change_spans: SpanMemory,
+    change_spans: ByteBudget,
     /// and for rebuilds, which do not wait behind all that goes home.
-    copy_spans: SpanMemory,
+    copy_spans: ByteBudget,
 }
 
 /// A change comes for the members before long, until this is dropped.
@@ -110,8 +109,8 @@ impl Striping {
             pending: ByStripe::default(),
             computing: ByStripe::default(),
             coming: Cell::default(),
-            change_spans: SpanMemory::of(CHANGE_SPANS_MAX_BYTES),
-            copy_spans: SpanMemory::of(COPY_SPANS_MAX_BYTES),
+            change_spans: ByteBudget::of(CHANGE_SPANS_MAX_BYTES),
+            copy_spans: ByteBudget::of(COPY_SPANS_MAX_BYTES),
         }
     }
 

@@ -3,7 +3,7 @@
 //! 1. Those of which it is known what is right come from their members, or from K others where one of those writes. Those of
 //!    which nothing is known come from their members, if these take part. A request asks for all rows of a shard.
 //! 2. What is not right then is looked for page by page ([`super::right_page`]).
-//! 3. No more memory is taken at once than [`super::span_memory`] has, beside what is asked for.
+//! 3. No more memory is taken at once than [`Striping`] has for it, beside what is asked for.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,7 +133,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             Urgency::Change => &striping.change_spans,
             Urgency::Client | Urgency::Copy => &striping.copy_spans,
         };
-        let _room = memory.room(bytes).await;
+        let _room = memory.take(bytes).await;
         let of_known = async {
             self.read_shards(striping, stripe, urgency, &mut known).await;
             drop(coming);

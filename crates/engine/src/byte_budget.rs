@@ -1,6 +1,8 @@
-//! Memory for spans that are read: no more than so much at once, in the order of asking.
+//! Bytes that may be under way, or in budget, at once: no more than so many, in the order of asking.
 //!
-//! A checkpoint may have ten thousand who wait: one that ends wakes those alone for whom there is room then.
+//! 1. One that is larger than all of the budget has it alone; one without bytes waits for nobody.
+//! 2. A checkpoint may have ten thousand who wait: one that ends wakes those alone for whom there is room then.
+//! 3. Who gives up waiting keeps nobody waiting.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -8,9 +10,9 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// The memory.
+/// The budget.
 #[derive(Debug)]
-pub(super) struct SpanMemory {
+pub(crate) struct ByteBudget {
     max_bytes: u64,
     taken_bytes: Cell<u64>,
     waiting: RefCell<VecDeque<Rc<Wish>>>,
@@ -25,50 +27,50 @@ struct Wish {
     waker: RefCell<Waker>,
 }
 
-/// Memory for one, or a wish for it, until this is dropped.
-pub(super) struct SpanRoom<'a> {
-    memory: &'a SpanMemory,
+/// Bytes of the budget, or a wish for them, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken<'a> {
+    budget: &'a ByteBudget,
     wish: Rc<Wish>,
 }
 
-impl SpanMemory {
-    /// So much memory.
-    pub(super) fn of(max_bytes: u64) -> Self {
+impl ByteBudget {
+    /// So many bytes.
+    pub(crate) fn of(max_bytes: u64) -> Self {
         Self { max_bytes, taken_bytes: Cell::default(), waiting: RefCell::default() }
     }
 
-    /// Memory for a span, once there is some. A span that is larger than all of it has it alone; one without bytes waits for
-    /// nobody.
-    pub(super) async fn room(&self, bytes: u64) -> SpanRoom<'_> {
+    /// So many bytes, once there is room for them.
+    pub(crate) async fn take(&self, bytes: u64) -> Taken<'_> {
         let waker = RefCell::new(Waker::noop().clone());
         let wish =
             Rc::new(Wish { bytes, is_granted: Cell::new(bytes == 0), is_given_up: Cell::default(), waker });
-        let room = SpanRoom { memory: self, wish };
+        let taken = Taken { budget: self, wish };
         if bytes > 0 {
-            self.waiting.borrow_mut().push_back(Rc::clone(&room.wish));
+            self.waiting.borrow_mut().push_back(Rc::clone(&taken.wish));
             self.grant();
         }
         poll_fn(|context| {
-            if room.wish.is_granted.get() {
+            if taken.wish.is_granted.get() {
                 return Poll::Ready(());
             }
-            room.wish.waker.borrow_mut().clone_from(context.waker());
+            taken.wish.waker.borrow_mut().clone_from(context.waker());
             Poll::Pending
         })
         .await;
-        room
+        taken
     }
 
     /// Lets those at the front of the line through for whom there is room.
     fn grant(&self) {
         let mut waiting = self.waiting.borrow_mut();
         while let Some(wish) = waiting.front() {
-            let taken = self.taken_bytes.get();
+            let taken_bytes = self.taken_bytes.get();
             if !wish.is_given_up.get() {
-                if taken > 0 && taken + wish.bytes > self.max_bytes {
+                if taken_bytes > 0 && taken_bytes.saturating_add(wish.bytes) > self.max_bytes {
                     return;
                 }
-                self.taken_bytes.set(taken + wish.bytes);
+                self.taken_bytes.set(taken_bytes.saturating_add(wish.bytes));
                 wish.is_granted.set(true);
                 wish.waker.borrow().wake_by_ref();
             }
@@ -77,13 +79,13 @@ impl SpanMemory {
     }
 }
 
-impl Drop for SpanRoom<'_> {
+impl Drop for Taken<'_> {
     fn drop(&mut self) {
         match self.wish.is_granted.get() {
-            true => self.memory.taken_bytes.set(self.memory.taken_bytes.get() - self.wish.bytes),
+            true => self.budget.taken_bytes.set(self.budget.taken_bytes.get() - self.wish.bytes),
             false => self.wish.is_given_up.set(true),
         }
-        self.memory.grant();
+        self.budget.grant();
     }
 }
 
@@ -107,36 +109,36 @@ mod tests {
         }
     }
 
-    type Asking<'a> = Pin<Box<dyn Future<Output = SpanRoom<'a>> + 'a>>;
+    type Asking<'a> = Pin<Box<dyn Future<Output = Taken<'a>> + 'a>>;
 
-    fn ask(memory: &SpanMemory, bytes: u64) -> Asking<'_> {
-        Box::pin(memory.room(bytes))
+    fn ask(budget: &ByteBudget, bytes: u64) -> Asking<'_> {
+        Box::pin(budget.take(bytes))
     }
 
-    fn poll<'a>(asking: &mut Asking<'a>, waker: &Waker) -> Option<SpanRoom<'a>> {
+    fn poll<'a>(asking: &mut Asking<'a>, waker: &Waker) -> Option<Taken<'a>> {
         match asking.as_mut().poll(&mut Context::from_waker(waker)) {
             Poll::Ready(room) => Some(room),
             Poll::Pending => None,
         }
     }
 
-    fn begin<'a>(memory: &'a SpanMemory, bytes: u64) -> (Asking<'a>, Option<SpanRoom<'a>>) {
-        let mut asking = ask(memory, bytes);
+    fn begin<'a>(budget: &'a ByteBudget, bytes: u64) -> (Asking<'a>, Option<Taken<'a>>) {
+        let mut asking = ask(budget, bytes);
         let room = poll(&mut asking, Waker::noop());
         (asking, room)
     }
 
     #[test]
     fn there_is_room_for_so_much_and_the_next_ones_come_in_their_order() {
-        let memory = SpanMemory::of(4);
-        let (_, first) = begin(&memory, 3);
-        let ((mut large, no_room), (mut small, nor_room)) = (begin(&memory, 2), begin(&memory, 1));
+        let budget = ByteBudget::of(4);
+        let (_, first) = begin(&budget, 3);
+        let ((mut large, no_room), (mut small, nor_room)) = (begin(&budget, 2), begin(&budget, 1));
         assert!(no_room.is_none() && nor_room.is_none(), "none passes another");
-        assert!(begin(&memory, 0).1.is_some(), "nothing is there always");
+        assert!(begin(&budget, 0).1.is_some(), "nothing is there always");
         drop(first.expect("nobody else asked"));
         let (large, small) = (poll(&mut large, Waker::noop()), poll(&mut small, Waker::noop()));
         assert!(large.is_some() && small.is_some());
-        let (mut all, no_room) = begin(&memory, 9);
+        let (mut all, no_room) = begin(&budget, 9);
         drop((large, no_room));
         assert!(poll(&mut all, Waker::noop()).is_none(), "one has some still");
         drop(small);
@@ -145,10 +147,10 @@ mod tests {
 
     #[test]
     fn one_that_gives_up_waiting_lets_through_whom_there_is_room_for() {
-        let memory = SpanMemory::of(4);
-        let (_, first) = begin(&memory, 3);
-        let (gives_up, (mut next, _)) = (begin(&memory, 2), begin(&memory, 1));
-        let (mut waits, last) = (begin(&memory, 2).0, begin(&memory, 2));
+        let budget = ByteBudget::of(4);
+        let (_, first) = begin(&budget, 3);
+        let (gives_up, (mut next, _)) = (begin(&budget, 2), begin(&budget, 1));
+        let (mut waits, last) = (begin(&budget, 2).0, begin(&budget, 2));
         drop((gives_up, last));
         assert!(first.is_some() && poll(&mut next, Waker::noop()).is_some());
         assert!(poll(&mut waits, Waker::noop()).is_none(), "whoever gave up behind it had nothing");
@@ -156,12 +158,12 @@ mod tests {
 
     #[test]
     fn each_of_thousands_is_woken_once() {
-        let memory = SpanMemory::of(400);
+        let budget = ByteBudget::of(400);
         let woken: Vec<Arc<Woken>> = (0..4000).map(|_| Arc::default()).collect();
-        let mut asking: Vec<Asking<'_>> = woken.iter().map(|_| ask(&memory, 1)).collect();
+        let mut asking: Vec<Asking<'_>> = woken.iter().map(|_| ask(&budget, 1)).collect();
         let of = |woken: &Arc<Woken>| Waker::from(Arc::clone(woken));
         let began: Vec<_> = asking.iter_mut().zip(&woken).map(|(one, woken)| poll(one, &of(woken))).collect();
-        let mut held: VecDeque<SpanRoom<'_>> = began.into_iter().flatten().collect();
+        let mut held: VecDeque<Taken<'_>> = began.into_iter().flatten().collect();
         assert_eq!(held.len(), 400);
         for (number, one) in asking.iter_mut().enumerate().skip(400) {
             drop(held.pop_front());
