@@ -1,7 +1,7 @@
 //! A store in memory that loses power: for tests and tools.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::error::StoreError;
@@ -44,6 +44,8 @@ struct Inner {
     asked: Cell<Asked>,
     /// Requests that change something until power is lost.
     life: Cell<Option<u64>>,
+    /// Blocks of which reads fail.
+    unreadable: RefCell<BTreeSet<u64>>,
     /// Polls that each request takes before it is done: others have their turn meanwhile.
     pauses: Cell<u32>,
 }
@@ -68,6 +70,7 @@ impl MemoryStore {
             unflushed: RefCell::default(),
             asked: Cell::default(),
             life: Cell::default(),
+            unreadable: RefCell::default(),
             pauses: Cell::default(),
         }))
     }
@@ -87,6 +90,16 @@ impl MemoryStore {
     /// Power is lost with the request after so many more that change something. All fail from then on.
     pub fn lose_power_after(&self, requests: u64) {
         self.0.life.set(Some(requests));
+    }
+
+    /// Reads of this block fail, until [`Self::make_readable`].
+    pub fn make_unreadable(&self, block: u64) {
+        self.0.unreadable.borrow_mut().insert(block);
+    }
+
+    /// All blocks can be read again.
+    pub fn make_readable(&self) {
+        self.0.unreadable.borrow_mut().clear();
     }
 
     /// Each request gives others so many turns before it is done.
@@ -237,6 +250,10 @@ impl Store for MemoryStore {
             crate::lock::yield_once().await;
         }
         self.count(|asked| asked.reads += 1);
+        let unreadable = self.0.unreadable.borrow();
+        if parts(offset, into.len()).any(|(block, ..)| unreadable.contains(&block)) {
+            return Err(StoreError("a block cannot be read".to_owned()));
+        }
         self.copy(offset, into);
         Ok(())
     }

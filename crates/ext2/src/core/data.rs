@@ -161,8 +161,11 @@ pub(crate) struct Node {
     pub(crate) written: Option<Timestamp>,
     /// Held while its data becomes durable, and while it is unmapped.
     pub(crate) sync: Rc<Lock<()>>,
-    /// It is being made shorter: whoever writes waits for [`Self::sync`].
+    /// It is being made shorter: whoever writes waits for [`Self::sync`]. If nobody holds that, what is left of it could not be
+    /// cut off, and would come back if it were made longer.
     pub(crate) is_unmapping: bool,
+    /// It could not be written out in the background: whoever syncs it hears why, and nobody else tries.
+    pub(crate) is_stuck: bool,
 }
 
 impl Node {
@@ -175,12 +178,14 @@ impl Node {
             written: None,
             sync: Rc::default(),
             is_unmapping: false,
+            is_stuck: false,
         }
     }
 
     /// Whether it says nothing that the inode does not.
     pub(crate) fn is_idle(&self) -> bool {
-        Rc::strong_count(&self.sync) == 1 && self.slots.is_empty() && self.written.is_none()
+        let says_nothing = self.slots.is_empty() && self.written.is_none() && !self.is_unmapping;
+        says_nothing && Rc::strong_count(&self.sync) == 1
     }
 
     /// Pages that are not committed.
@@ -458,7 +463,7 @@ impl<S: Store> Core<S> {
         let Some(node) = self.nodes.get_mut(&number) else { return };
         inode.size = node.size;
         if let Some(written) = node.written.take() {
-            (inode.mtime, inode.ctime) = (written, written);
+            (inode.mtime, inode.ctime) = (written, written.max(inode.ctime));
         }
         self.put_inode(number, inode);
     }

@@ -35,10 +35,16 @@ impl<S: Store> Core<S> {
         Ok(Inode::decode(&self.cache.get(block)[at..at + BYTES]))
     }
 
-    /// Stores an inode that was loaded in this operation.
+    /// Stores an inode that was loaded in this operation. One that is as it was makes nothing dirty.
     pub(crate) fn put_inode(&mut self, number: u32, inode: &Inode) {
         let (block, at) = self.inode_place(number).expect("it was loaded");
-        inode.encode(&mut self.cache.get_mut(block)[at..at + BYTES]);
+        let place = at..at + BYTES;
+        let mut bytes = [0; BYTES];
+        bytes.copy_from_slice(&self.cache.get(block)[place.clone()]);
+        inode.encode(&mut bytes);
+        if bytes[..] != self.cache.get(block)[place.clone()] {
+            self.cache.get_mut(block)[place].copy_from_slice(&bytes);
+        }
     }
 
     /// Empties the place of a new inode.

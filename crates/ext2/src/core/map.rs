@@ -170,6 +170,47 @@ impl<S: Store> Core<S> {
         Ok(())
     }
 
+    /// Loads what [`Self::unmap`] needs to unmap a range, but for bitmaps.
+    ///
+    /// # Errors
+    ///
+    /// Those that it would meet halfway.
+    pub(crate) async fn load_map(&mut self, inode: &Inode, range: Range<u64>) -> Result<(), Errno> {
+        let mut start = DIRECT;
+        for level in 1..=3 {
+            let span = POINTERS.pow(level);
+            let root = self.check_pointer(inode.map[11 + level as usize])?;
+            if root != 0 && range.start < start + span && start < range.end {
+                let shared = range.start.max(start) - start..range.end.min(start + span) - start;
+                self.load_tree(root, level, shared).await?;
+            }
+            start += span;
+        }
+        Ok(())
+    }
+
+    fn load_tree(
+        &mut self,
+        block: u32,
+        level: u32,
+        range: Range<u64>,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Errno>> + '_>> {
+        Box::pin(async move {
+            self.load(block).await?;
+            let span = POINTERS.pow(level - 1);
+            for slot in range.start / span..range.end.div_ceil(span) {
+                let child = get_u32(self.cache.get(block), 4 * slot as usize);
+                let child = self.check_pointer(child)?;
+                if child != 0 && level > 1 {
+                    let start = slot * span;
+                    let shared = range.start.max(start) - start..range.end.min(start + span) - start;
+                    self.load_tree(child, level - 1, shared).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
     async fn note_freed(&mut self, freed: &mut Freed, block: u32) -> Result<(), Errno> {
         if block == 0 {
             return Ok(());

@@ -4,6 +4,7 @@
 //! truncated.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::Core;
 use crate::error::Errno;
@@ -11,6 +12,9 @@ use crate::format::inode::{Inode, Kind};
 use crate::format::superblock::Counts;
 use crate::planted::{Bug, is_planted};
 use crate::store::Store;
+
+/// Looks at a file's map in one operation.
+const LOOKS_MAX: usize = 4096;
 
 /// The list, from its last inode to its first.
 #[derive(Debug, Clone, Default)]
@@ -88,7 +92,8 @@ impl<S: Store> Core<S> {
         Ok(())
     }
 
-    /// Frees as much of what a file maps from block `from` on as one operation may; whether nothing is left.
+    /// Frees as much of what a file maps from block `from` on as one operation may; whether nothing is left. What cannot be read is
+    /// met before anything is changed.
     pub(crate) async fn unmap_some(
         &mut self,
         number: u32,
@@ -96,24 +101,55 @@ impl<S: Store> Core<S> {
         from: &mut u64,
         end: u64,
     ) -> Result<bool, Errno> {
-        let window = (self.blocks_max as u64 / 8).clamp(16, 1024);
+        let window = self.window();
         let is_mapped_file =
             matches!(inode.kind(), Some(Kind::File | Kind::Folder)) || !inode.is_short_link();
         let can_map = matches!(inode.kind(), Some(Kind::File | Kind::Folder | Kind::Link)) && is_mapped_file;
-        let mut looks = 0;
-        while can_map && *from < end && !self.is_full() && looks < 4096 {
+        let (mut looks, mut has_changed) = (0, false);
+        while can_map && *from < end && !self.is_full() && looks < LOOKS_MAX {
             looks += 1;
-            let (block, run) = self.map_get(inode, *from, 1).await?;
-            if block == 0 {
-                *from += run;
-                continue;
-            }
+            let looked = self.map_get(inode, *from, 1).await;
             let stop = (*from + window).min(end);
+            let loaded = match looked {
+                Ok((0, run)) => {
+                    *from += run;
+                    continue;
+                }
+                Ok(_) => self.load_map(inode, *from..stop).await,
+                Err(error) => Err(error),
+            };
+            match loaded {
+                Ok(()) => {}
+                // What is unmapped so far stays so: the next operation meets this before it changes anything.
+                Err(_) if has_changed => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            has_changed = true;
             self.unmap(inode, *from..stop).await?;
             *from = stop;
             self.unmapped.note(number, self.unmaps.get());
         }
         Ok(!can_map || *from >= end)
+    }
+
+    /// Loads what [`Self::unmap_some`] needs first: what cannot be read is met before anything else is changed, too.
+    pub(crate) async fn foresee_unmap(&mut self, inode: &Inode, range: Range<u64>) -> Result<(), Errno> {
+        let mut from = range.start;
+        for _ in 0..LOOKS_MAX {
+            if from >= range.end {
+                break;
+            }
+            match self.map_get(inode, from, 1).await? {
+                (0, run) => from += run,
+                _ => return self.load_map(inode, from..(from + self.window()).min(range.end)).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks that are unmapped at once.
+    fn window(&self) -> u64 {
+        (self.blocks_max as u64 / 8).clamp(16, 1024)
     }
 
     /// Frees an inode without a name, of which nothing is mapped any more.

@@ -7,9 +7,9 @@ use super::FileSystem;
 use super::write_out::Part;
 use crate::attributes::Caller;
 use crate::commit::{Carried, Request};
-use crate::core::{Core, INDEX_END, Page};
+use crate::core::{Core, INDEX_END, Node, Page};
 use crate::error::Errno;
-use crate::format::inode::{FLAG_IMMUTABLE, Kind};
+use crate::format::inode::{FLAG_IMMUTABLE, Inode, Kind};
 use crate::format::{BLOCK_BYTES, FILE_BYTES_MAX, POINTERS};
 use crate::lock::yield_once;
 use crate::payload::Payload;
@@ -33,6 +33,11 @@ const READS_MAX: usize = 8;
 
 /// Files that are looked at for something to commit before others have their turn.
 const TURN_NODES: usize = 256;
+
+/// Blocks that pages may take, with what maps them.
+fn room_for(pages: &[u64]) -> u64 {
+    pages.len() as u64 + 8
+}
 
 /// Where bytes of a read come from.
 struct Piece {
@@ -148,17 +153,32 @@ impl<S: Store> FileSystem<S> {
         caller: &Caller,
     ) -> Result<usize, Errno> {
         payload.offset().checked_add(payload.len()).ok_or(Errno::FileTooLarge)?;
-        let (mut done, mut has_made_room) = (0, false);
+        let (mut done, mut has_made_room, mut has_made_way) = (0, false, false);
         while !payload.is_empty() {
             let mut core = self.change().await?;
             if let Some(node) = core.nodes.get(&number).filter(|node| node.is_unmapping) {
                 let lock = Rc::clone(&node.sync);
                 core.done(Ok(()))?;
-                lock.lock().await;
+                let _nobody_unmaps = lock.lock().await;
+                let is_left = |node: &Node| node.is_unmapping;
+                if self.look().await.nodes.get(&number).is_some_and(is_left) {
+                    // What could not be cut off would come back.
+                    return if done > 0 { Ok(done) } else { Err(Errno::Io) };
+                }
                 continue;
             }
+            if !has_made_way && self.is_over(&core, number) {
+                core.done(Ok(()))?;
+                has_made_way = true;
+                // A group is no less than a turn of a write takes.
+                match Box::pin(self.write_out_some(Some(number))).await {
+                    Err(error) if done == 0 => return Err(error),
+                    Err(_) => break,
+                    Ok(_) => continue,
+                }
+            }
+            has_made_way = false;
             let written = core.write_some(number, &mut payload, caller.is_privileged).await;
-            let is_over = self.is_over(&core, number);
             let is_much = core.dirty_pages > self.much_dirty_pages();
             match core.done(written) {
                 Ok(0) => break,
@@ -173,10 +193,7 @@ impl<S: Store> FileSystem<S> {
             if is_much {
                 self.0.write_out.want();
             }
-            if is_over {
-                // A group is no less than a turn of a write takes.
-                Box::pin(self.write_out_some(Some(number))).await?;
-            } else if !payload.is_empty() {
+            if !payload.is_empty() {
                 yield_once().await;
             }
         }
@@ -226,8 +243,10 @@ impl<S: Store> FileSystem<S> {
             return Ok(());
         }
         let files = self.dirty_files().await;
-        self.sync_together(&files).await?;
-        self.commit(None).await
+        let synced = self.sync_together(&files).await;
+        // What became of one file keeps nothing from the others.
+        self.commit_and_give_back().await?;
+        synced
     }
 
     /// Files of which data or times are not committed, each with how many of its pages are dirty. Others have their turn in
@@ -271,9 +290,7 @@ impl<S: Store> FileSystem<S> {
             core.orphans.list()
         };
         if !self.0.options.is_read_only {
-            for number in orphans {
-                self.end_orphan(number).await?;
-            }
+            self.end_orphans(orphans).await;
         }
         self.sync_all().await
     }
@@ -307,18 +324,12 @@ impl<S: Store> FileSystem<S> {
         extends: bool,
         caller: &Caller,
     ) -> Result<(), Errno> {
-        self.extend_to(number, end, extends).await?;
         let mut index = offset / BLOCK_BYTES;
         while index < end.div_ceil(BLOCK_BYTES) {
             let stop = end.div_ceil(BLOCK_BYTES).min(index + EMPTY_PAGES);
-            let request = self
-                .with_room(async || {
-                    let mut core = self.change().await?;
-                    let range = index..stop;
-                    let placed = Self::place_empty(&mut core, number, range, caller.is_privileged).await;
-                    core.done(placed)
-                })
-                .await?;
+            let part = (index..stop, end.min(stop * BLOCK_BYTES));
+            let place = async || self.place_and_extend(number, part.clone(), extends, caller).await;
+            let request = self.with_room(place).await?;
             index = stop;
             let mut ranges: Vec<Extent> = Vec::new();
             for block in request.pages.iter().filter_map(|carried| carried.placed) {
@@ -342,67 +353,90 @@ impl<S: Store> FileSystem<S> {
         Ok(())
     }
 
-    /// Makes a file longer, if it is shorter than `end` and that is wanted. Blocks up to there need a size on the store that
-    /// covers them, which must not cover data that is not committed: that is committed before.
-    async fn extend_to(&self, number: u32, end: u64, extends: bool) -> Result<(), Errno> {
+    /// Finds blocks for what of a range of a file has none, and makes it as long as `end` first, if it is shorter and that is wanted:
+    /// not where there is no room. Blocks need a size on the store that covers them, which must not cover data that is not
+    /// committed: that is committed before.
+    async fn place_and_extend(
+        &self,
+        number: u32,
+        (range, end): (Range<u64>, u64),
+        extends: bool,
+        caller: &Caller,
+    ) -> Result<Request, Errno> {
         loop {
             let mut core = self.change().await?;
-            let extended = async {
+            let placed = async {
                 let mut inode = core.file(number).await?;
                 let node = core.node(number, inode.size);
                 let size = node.size;
                 if !extends && end > size.next_multiple_of(BLOCK_BYTES) {
                     return Err(Errno::NotSupported);
                 }
+                if node.is_unmapping {
+                    return Err(Errno::Io);
+                }
                 if end > inode.size && node.dirty_pages() > 0 {
-                    return Ok(false);
+                    return Ok(None);
+                }
+                let wanted = Self::empty_in(&mut core, number, &inode, range.clone()).await?;
+                if core.available_blocks(caller.is_privileged) < room_for(&wanted) {
+                    return Err(Errno::NoSpace);
                 }
                 if extends && end > size {
                     // What was behind the end in its page may have to be zeroed.
                     core.extend(number, &mut inode, end).await?;
+                    if end > inode.size {
+                        return Ok(None);
+                    }
                 }
-                Ok(end <= inode.size || !extends)
+                Ok(Some(Self::place_empty(&mut core, number, &inode, &wanted).await?))
             }
             .await;
-            if core.done(extended)? {
-                return Ok(());
+            match core.done(placed)? {
+                Some(request) => return Ok(request),
+                None => self.sync_held(number, Part::All { is_data_only: false }).await?,
             }
-            self.sync_held(number, Part::All { is_data_only: false }).await?;
         }
     }
 
-    /// Finds blocks for what of a range of a file is neither mapped nor dirty.
-    async fn place_empty(
+    /// What of a range of a file is neither mapped nor dirty.
+    async fn empty_in(
         core: &mut Core<S>,
         number: u32,
+        inode: &Inode,
         range: Range<u64>,
-        is_privileged: bool,
-    ) -> Result<Request, Errno> {
-        let inode = core.file(number).await?;
+    ) -> Result<Vec<u64>, Errno> {
         if inode.flags & FLAG_IMMUTABLE != 0 {
             return Err(Errno::NotPermitted);
         }
-        let mut wanted = Vec::new();
+        let mut empty = Vec::new();
         let mut index = range.start;
         while index < range.end {
-            let (block, run) = core.map_get(&inode, index, range.end - index).await?;
+            let (block, run) = core.map_get(inode, index, range.end - index).await?;
             let stop = index.saturating_add(run).min(range.end);
             if block == 0 {
                 let node = core.node(number, inode.size);
-                wanted.extend((index..stop).filter(|&index| node.page(index).is_none()));
+                empty.extend((index..stop).filter(|&index| node.page(index).is_none()));
             }
             index = stop;
         }
-        let reserved = wanted.len() as u64 + 8;
-        if core.available_blocks(is_privileged) < reserved {
-            return Err(Errno::NoSpace);
-        }
+        Ok(empty)
+    }
+
+    /// Finds blocks for pages of a file that have none, for which there is room.
+    async fn place_empty(
+        core: &mut Core<S>,
+        number: u32,
+        inode: &Inode,
+        wanted: &[u64],
+    ) -> Result<Request, Errno> {
+        let reserved = room_for(wanted);
         core.reserved_blocks += reserved;
         let mut pages = Vec::with_capacity(wanted.len());
         let mut run = 0..0;
         for (at, &index) in wanted.iter().enumerate() {
             if run.is_empty() {
-                let goal = core.goal_behind(number, &inode, index).await?;
+                let goal = core.goal_behind(number, inode, index).await?;
                 run = core.place_run(goal, (wanted.len() - at) as u32).await?;
             }
             pages.push(Carried { index, placed: Some(run.start), is_in_place: false, page: None });

@@ -62,6 +62,7 @@ struct Inner<S> {
     core: Lock<Core<S>>,
     queue: RefCell<Vec<Rc<Asked>>>,
     committing: Lock<()>,
+    giving_back: Lock<()>,
     unmaps: Rc<Cell<u64>>,
     activity: Cell<Activity>,
     write_out: Wanted,
@@ -166,6 +167,7 @@ impl<S: Store> FileSystem<S> {
             core: Lock::new(core),
             queue: RefCell::default(),
             committing: Lock::default(),
+            giving_back: Lock::default(),
             unmaps,
             activity: Cell::default(),
             write_out: Wanted::default(),
@@ -183,10 +185,16 @@ impl<S: Store> FileSystem<S> {
         Counts::note_mount(core.cache.get_mut(0), now_s);
         let orphans = core.orphans.list();
         core.done(Ok(()))?;
+        self.end_orphans(orphans).await;
+        self.commit_and_give_back().await
+    }
+
+    /// Ends files without a name, and truncations. One that cannot be read stays in the list, for e2fsck; whoever read it in vain
+    /// has told so.
+    async fn end_orphans(&self, orphans: Vec<u32>) {
         for number in orphans {
-            self.end_orphan(number).await?;
+            let _one_that_cannot_be_read_stays = self.end_orphan(number).await;
         }
-        self.commit(None).await
     }
 
     /// The store that it is on.
@@ -295,7 +303,14 @@ impl<S: Store> FileSystem<S> {
         Ok(attributes)
     }
 
-    /// Commits all dirty metadata, and what is asked for with it.
+    /// Commits all dirty metadata, and lets freed blocks be taken.
+    async fn commit_and_give_back(&self) -> Result<(), Errno> {
+        self.commit(None).await?;
+        self.give_back().await
+    }
+
+    /// Commits all dirty metadata, and what is asked for with it. Whoever waits for that does not wait for a store that is told what
+    /// is free.
     async fn commit(&self, mine: Option<Request>) -> Result<(), Errno> {
         let in_background = mine.as_ref().is_some_and(|mine| mine.is_in_background);
         let mine =
@@ -317,7 +332,12 @@ impl<S: Store> FileSystem<S> {
             }
         }
         drop(turn);
-        self.give_back().await
+        if !self.0.options.discards {
+            let mut core = self.0.core.lock().await;
+            let runs = core.discardable.take();
+            runs.into_iter().for_each(|run| core.held.remove(run));
+        }
+        Ok(())
     }
 
     /// Lets commits for which somebody waits carry this one's, while such commits come.
@@ -378,33 +398,20 @@ impl<S: Store> FileSystem<S> {
         Ok(())
     }
 
-    /// Tells the store of blocks that are free, and lets them be taken.
+    /// Tells the store of blocks that are free, and lets them be taken. One at a time does: what another one has taken to give back
+    /// can be taken behind it.
     async fn give_back(&self) -> Result<(), Errno> {
-        let runs = {
+        let _giving = self.0.giving_back.lock().await;
+        let runs = self.0.core.lock().await.discardable.take();
+        for run in runs {
+            let given = Box::pin(self.0.store.zero(Core::<S>::extent_of(&run))).await;
             let mut core = self.0.core.lock().await;
-            let runs = core.discardable.take();
-            if !self.0.options.discards {
-                runs.into_iter().for_each(|run| core.held.remove(run));
-                return Ok(());
+            if let Err(error) = given {
+                core.fail(error.to_string());
+                return Err(Errno::Io);
             }
-            runs
-        };
-        if runs.is_empty() {
-            return Ok(());
+            core.held.remove(run);
         }
-        let mut failure = None;
-        for run in &runs {
-            if let Err(error) = Box::pin(self.0.store.zero(Core::<S>::extent_of(run))).await {
-                failure = Some(error.to_string());
-                break;
-            }
-        }
-        let mut core = self.0.core.lock().await;
-        if let Some(failure) = failure {
-            core.fail(failure);
-            return Err(Errno::Io);
-        }
-        runs.into_iter().for_each(|run| core.held.remove(run));
         Ok(())
     }
 }

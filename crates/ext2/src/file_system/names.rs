@@ -1,6 +1,7 @@
 //! Operations on names.
 
 use super::FileSystem;
+use super::write_out::Part;
 use crate::attributes::{Attributes, Caller, FolderEntry};
 use crate::core::{Core, NewFile, is_dot};
 use crate::error::Errno;
@@ -224,6 +225,9 @@ impl<S: Store> FileSystem<S> {
     /// [`Errno::NotFound`]; [`Errno::Exists`] as `mode` says; [`Errno::Invalid`] of a folder into itself;
     /// [`Errno::NotEmpty`], [`Errno::IsFolder`], [`Errno::NotFolder`] of what would be replaced.
     pub async fn rename(&self, old: (u32, &[u8]), new: (u32, &[u8]), mode: RenameMode) -> Result<(), Errno> {
+        if mode == RenameMode::Replace {
+            self.sync_what_replaces(old, new).await?;
+        }
         let replaced = self
             .with_room(async || {
                 let mut core = self.change().await?;
@@ -238,6 +242,22 @@ impl<S: Store> FileSystem<S> {
             Some(number) => self.end_if_unknown(number).await,
             None => Ok(()),
         }
+    }
+
+    /// Makes durable what a file holds that is about to take the name of another: names are durable with the next commit, whoever
+    /// asks for it, and a cut must not leave the one without its contents and the other without its name.
+    async fn sync_what_replaces(&self, old: (u32, &[u8]), new: (u32, &[u8])) -> Result<(), Errno> {
+        let number = {
+            let mut core = self.look().await;
+            // Where there is no such name, the rename says so, or replaces nothing.
+            let Ok((number, _)) = core.lookup(old.0, old.1).await else { return Ok(()) };
+            let is_dirty = core.nodes.get(&number).is_some_and(|node| node.dirty_pages() > 0);
+            match is_dirty && core.lookup(new.0, new.1).await.is_ok() {
+                true => number,
+                false => return Ok(()),
+            }
+        };
+        self.sync_if_there(number, Part::All { is_data_only: true }).await
     }
 
     /// Entries of a folder behind `cookie`, which is 0 at the start: at least `wanted` of them if there are. A cookie stays

@@ -45,7 +45,7 @@ impl<S: Store> FileSystem<S> {
     pub(super) async fn make_room(&self) -> Result<bool, Errno> {
         let is_worth_it = self.0.core.lock().await.held.len() > 0;
         if is_worth_it {
-            self.commit(None).await?;
+            self.commit_and_give_back().await?;
         }
         Ok(is_worth_it)
     }
@@ -65,11 +65,17 @@ impl<S: Store> FileSystem<S> {
             if inode.flags & (FLAG_IMMUTABLE | FLAG_APPEND) != 0 {
                 return Err(Errno::NotPermitted);
             }
-            let now_size = core.node(number, inode.size).size;
+            let node = core.node(number, inode.size);
+            let now_size = node.size;
             if size > now_size {
+                // Nobody else has the lock: what a truncation left would come back.
+                if node.is_unmapping {
+                    return Err(Errno::Io);
+                }
                 core.extend(number, &mut inode, size).await?;
                 return Ok(None);
             }
+            core.foresee_unmap(&inode, size.div_ceil(BLOCK_BYTES)..INDEX_END).await?;
             core.shorten(number, &mut inode, size);
             Ok(Some(inode))
         }
@@ -83,7 +89,8 @@ impl<S: Store> FileSystem<S> {
     }
 
     /// Unmaps a range of a file, in as many operations as it takes. Where more than one is needed and what is cut off must
-    /// not come back, the file is in the list of orphans meanwhile.
+    /// not come back, the file is in the list of orphans meanwhile; and stays there where one of them fails, with
+    /// [`crate::core::Node::is_unmapping`].
     async fn unmap(
         &self,
         mut core: super::Changing<'_, S>,
@@ -105,6 +112,12 @@ impl<S: Store> FileSystem<S> {
                 Ok(is_all)
             }
             .await;
+            if step.is_err()
+                && !is_listed
+                && let Some(node) = core.nodes.get_mut(&number)
+            {
+                node.is_unmapping = false;
+            }
             if core.done(step)? {
                 return Ok(());
             }
@@ -137,6 +150,7 @@ impl<S: Store> FileSystem<S> {
             if inode.flags & (FLAG_IMMUTABLE | FLAG_APPEND) != 0 {
                 return Err(Errno::NotPermitted);
             }
+            core.foresee_unmap(&inode, first..last.max(first)).await?;
             let size = core.node(number, inode.size).size;
             let (start_in, end_in) = ((offset % BLOCK_BYTES) as usize, (end % BLOCK_BYTES) as usize);
             let is_in_one = offset / BLOCK_BYTES == end / BLOCK_BYTES;
@@ -150,7 +164,9 @@ impl<S: Store> FileSystem<S> {
             core.drop_pages(number, first, last);
             let now = core.now();
             (inode.mtime, inode.ctime) = (now, now);
-            if core.node(number, inode.size).dirty_pages() == 0 {
+            let node = core.node(number, inode.size);
+            node.written = node.written.map(|_| now);
+            if node.dirty_pages() == 0 {
                 core.settle(number, &mut inode);
             }
             Ok(inode)
@@ -234,6 +250,9 @@ impl<S: Store> FileSystem<S> {
             (true, true) => {
                 core.remove_orphan(number, &mut inode).await?;
                 core.put_inode(number, &inode);
+                if let Some(node) = core.nodes.get_mut(&number) {
+                    node.is_unmapping = false;
+                }
             }
             (true, false) => {
                 core.free_orphan(number, &mut inode).await?;

@@ -107,13 +107,17 @@ impl<S: Store> FileSystem<S> {
     pub async fn write_out_in_background(&self) {
         while self.0.write_out.come().await {
             loop {
-                let is_much = self.0.core.lock().await.dirty_pages > self.much_dirty_pages();
-                if !is_much || self.0.write_out.is_over.get() {
-                    break;
-                }
-                // A failure makes the file system read-only: whoever writes hears of it.
-                if self.write_out_some(None).await.is_err() {
+                let (is_much, has_failed) = {
+                    let core = self.0.core.lock().await;
+                    (core.dirty_pages > self.much_dirty_pages(), core.failure.is_some())
+                };
+                if has_failed {
                     return;
+                }
+                let is_wanted = is_much && !self.0.write_out.is_over.get();
+                // A file that cannot be written out is left to whoever syncs it; the others go on.
+                if !is_wanted || self.write_out_some(None).await == Ok(false) {
+                    break;
                 }
             }
         }
@@ -149,8 +153,13 @@ impl<S: Store> FileSystem<S> {
         (self.0.options.dirty_bytes_max / BLOCK / 4).clamp(GROUP_PAGES_MIN, pages_max)
     }
 
-    /// Writes out a group of pages: of the file that is written to, if that has as many, or of those that have most.
-    pub(super) async fn write_out_some(&self, written: Option<u32>) -> Result<(), Errno> {
+    /// Writes out a group of pages: of the file that is written to, if that has as many, or of those that have most. Whether there
+    /// were any that may be.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file that is written to; of others, where none is.
+    pub(super) async fn write_out_some(&self, written: Option<u32>) -> Result<bool, Errno> {
         let mut chosen = Vec::new();
         {
             let core = self.0.core.lock().await;
@@ -158,7 +167,8 @@ impl<S: Store> FileSystem<S> {
             match written.filter(|number| dirty(number) >= self.group_pages_within(GROUP_PAGES)) {
                 Some(number) => chosen.push(number),
                 None => {
-                    let nodes = core.nodes.iter().map(|(&number, node)| (node.dirty_pages(), number));
+                    let nodes = core.nodes.iter().filter(|(_, node)| !node.is_stuck);
+                    let nodes = nodes.map(|(&number, node)| (node.dirty_pages(), number));
                     let mut nodes: Vec<_> = nodes.filter(|&(pages, _)| pages > 0).collect();
                     nodes.sort_unstable_by_key(|&(pages, _)| std::cmp::Reverse(pages));
                     let mut pages = 0;
@@ -170,12 +180,22 @@ impl<S: Store> FileSystem<S> {
                 }
             }
         }
-        self.sync_each(chosen.into_iter(), Part::Group).await
+        let is_concerned = written.is_none_or(|written| chosen.contains(&written));
+        let synced = self.sync_each(chosen.iter().copied(), Part::Group).await;
+        match synced {
+            Err(error) if is_concerned => Err(error),
+            _ => Ok(!chosen.is_empty()),
+        }
     }
 
     /// Makes files durable, given how many pages of each are dirty: those that have few together, so that a commit carries
     /// many of them.
+    ///
+    /// # Errors
+    ///
+    /// The first one; the other files were made durable all the same, as far as they can be.
     pub(super) async fn sync_together(&self, mut files: &[(u32, usize)]) -> Result<(), Errno> {
+        let mut outcome = Ok(());
         while !files.is_empty() {
             let mut pages = 0;
             let fits = |&&(_, more): &&(u32, usize)| {
@@ -186,16 +206,20 @@ impl<S: Store> FileSystem<S> {
             let (some, left) = files.split_at(together);
             files = left;
             let part = Part::All { is_data_only: false };
-            self.sync_each(some.iter().map(|&(number, _)| number), part).await?;
+            outcome = outcome.and(self.sync_each(some.iter().map(|&(number, _)| number), part).await);
         }
-        Ok(())
+        outcome
     }
 
     /// Syncs a part of each of these files, side by side.
     async fn sync_each(&self, files: impl Iterator<Item = u32>, part: Part) -> Result<(), Errno> {
         let failure = Cell::new(None);
         let synced = files.map(async |number| {
-            if let Err(error) = self.sync_if_there(number, part).await {
+            let synced = self.sync_if_there(number, part).await;
+            if let Some(node) = self.0.core.lock().await.nodes.get_mut(&number) {
+                node.is_stuck = synced.is_err();
+            }
+            if let Err(error) = synced {
                 failure.set(Some(error));
             }
         });

@@ -10,3 +10,4 @@ mod hostile;
 mod large;
 mod many;
 mod operations;
+mod unreadable;

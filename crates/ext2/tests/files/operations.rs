@@ -775,3 +775,82 @@ fn whoever_writes_little_does_not_write_out_what_another_wrote_until_there_is_no
         assert_eq!(store.asked().fresh_bytes, 1 << 20, "the stream writes out a group");
     });
 }
+
+#[test]
+fn room_that_cannot_be_given_leaves_a_file_no_longer_than_what_it_got() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
+        files.write(file, 0, b"before", &ROOT).await.unwrap();
+        assert_eq!(files.fallocate(file, 0, 1 << 30, true, &ROOT).await, Err(Errno::NoSpace));
+        let got = files.getattr(file).await.unwrap();
+        assert!(got.size <= got.sectors * 512, "{got:?}");
+        assert!(contents(&files, file).await.starts_with(b"before"));
+        // What is appended is at the end of what there is.
+        files.setattr(file, &SetAttributes { size: Some(6), ..SetAttributes::default() }).await.unwrap();
+        assert_eq!(
+            files.fallocate(file, 0, 1 << 40, true, &Caller { uid: 7, gid: 7, is_privileged: false }).await,
+            Err(Errno::NoSpace)
+        );
+        files.unmount().await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
+fn a_file_that_takes_the_name_of_another_has_its_contents_as_soon_as_it_has_the_name() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
+        files.write(file, 0, b"before", &ROOT).await.unwrap();
+        files.fsync(file).await.unwrap();
+        for number in 0..20u8 {
+            let next = files.create(ROOT_INODE, b"next", 0o644, &ROOT).await.unwrap().inode;
+            files.write(next, 0, &[number; 10_000], &ROOT).await.unwrap();
+            files.rename((ROOT_INODE, b"next"), (ROOT_INODE, b"file"), RenameMode::Replace).await.unwrap();
+            if number % 2 == 0 {
+                files.fsync(ROOT_INODE).await.unwrap();
+            }
+            let mut random = Random::new(number.into());
+            let after = mounted(store.after_power_cut(|| random.coin()));
+            let found = after.lookup(ROOT_INODE, b"file").await.unwrap().inode;
+            let found = contents(&after, found).await;
+            let is_whole = |number: u8| found == [number; 10_000];
+            assert!(
+                is_whole(number) || number % 2 == 1 && is_whole(number - 1),
+                "{number}: {} bytes",
+                found.len()
+            );
+        }
+    });
+}
+
+#[test]
+fn times_never_go_back() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
+        files.write(file, 0, &[1; 20_000], &ROOT).await.unwrap();
+        files.fsync(file).await.unwrap();
+        // In place: nothing but a time changes.
+        files.write(file, 0, &[2; 100], &ROOT).await.unwrap();
+        files.fdatasync(file).await.unwrap();
+        let changed = SetAttributes { permissions: Some(0o600), ..SetAttributes::default() };
+        let told = files.setattr(file, &changed).await.unwrap();
+        files.sync_all().await.unwrap();
+        let found = files.getattr(file).await.unwrap();
+        assert_eq!((found.ctime, found.permissions), (told.ctime, 0o600));
+        // A hole beside bytes that are not committed.
+        files.write(file, 0, &[3; 100], &ROOT).await.unwrap();
+        files.punch_hole(file, 8192, 4096).await.unwrap();
+        let told = files.getattr(file).await.unwrap();
+        assert!(told.mtime > found.mtime);
+        files.sync_all().await.unwrap();
+        assert_eq!(files.getattr(file).await.unwrap().mtime, told.mtime);
+        files.unmount().await.unwrap();
+    });
+    judged(&store);
+}

@@ -60,6 +60,11 @@ impl Drop for Waits<'_> {
     }
 }
 
+/// Memory of a copy of `len` bytes.
+pub(super) fn copy_buffer_bytes(len: u64) -> usize {
+    len.min(COPY_BYTES as u64) as usize
+}
+
 /// The file system, and what was asked of it.
 pub(super) struct Files<S: Store> {
     pub(super) file_system: FileSystem<S>,
@@ -168,10 +173,7 @@ impl<S: Store> Files<S> {
         if !keeps_bits && permissions != attributes.permissions {
             let set = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
             self.file_system.setattr(inode, &set).await?;
-            if let Some(notifier) = self.notifier.get() {
-                // Of attributes alone, so that the kernel does not wait for what it reads. Where it knows of none, it fails.
-                let _knows_it_or_not = notifier.inval_inode(INodeNo(number_of(inode)), -1, 0);
-            }
+            self.attributes_changed(inode);
         }
         match self.file_system.getxattr(inode, CAPABILITIES).await {
             Ok(_) => self.file_system.removexattr(inode, CAPABILITIES).await,
@@ -340,14 +342,43 @@ impl<S: Store> Files<S> {
     ) -> Result<(), Errno> {
         self.take_privileges(inode, caller.is_privileged).await?;
         let extends = mode & libc::FALLOC_FL_KEEP_SIZE == 0;
-        match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        let done = match mode & !libc::FALLOC_FL_KEEP_SIZE {
             0 => self.file_system.fallocate(inode, offset, len, extends, caller).await,
             libc::FALLOC_FL_PUNCH_HOLE if !extends => self.file_system.punch_hole(inode, offset, len).await,
-            libc::FALLOC_FL_ZERO_RANGE => {
-                self.file_system.punch_hole(inode, offset, len).await?;
-                self.file_system.fallocate(inode, offset, len, extends, caller).await
-            }
+            libc::FALLOC_FL_ZERO_RANGE => self.zero_range(inode, offset, len, extends, caller).await,
             _ => Err(Errno::NotSupported),
+        };
+        if done.is_err() {
+            // The file may be longer all the same, which the kernel takes note of where all went well.
+            self.attributes_changed(inode);
+        }
+        done
+    }
+
+    /// Zeroes a range, which has room afterwards. Whatever can refuse does so before anything is zeroed.
+    async fn zero_range(
+        &self,
+        inode: u32,
+        offset: u64,
+        len: u64,
+        extends: bool,
+        caller: &Caller,
+    ) -> Result<(), Errno> {
+        self.file_system.fallocate(inode, offset, len, extends, caller).await?;
+        self.file_system.punch_hole(inode, offset, len).await?;
+        // What was just given up is taken back, from what is kept for root if another took it meanwhile.
+        let privileged = Caller { is_privileged: true, ..*caller };
+        match self.file_system.fallocate(inode, offset, len, extends, &privileged).await {
+            // Zeros they are: an error would leave what was there before in the page cache.
+            Err(Errno::NoSpace) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Has the kernel ask for attributes anew: of those alone, so that it does not wait for what it reads.
+    fn attributes_changed(&self, inode: u32) {
+        if let Some(notifier) = self.notifier.get() {
+            let _knows_it_or_not = notifier.inval_inode(INodeNo(number_of(inode)), -1, 0);
         }
     }
 
@@ -372,15 +403,18 @@ impl<S: Store> Files<S> {
     ) -> Result<u32, Errno> {
         self.take_privileges(to, caller.is_privileged).await?;
         let len = len.min(COPY_MAX_BYTES);
-        let mut bytes = vec![0; (len as usize).min(COPY_BYTES)];
+        let mut bytes = vec![0; copy_buffer_bytes(len)];
         let mut done = 0;
         while done < len {
             let part = ((len - done) as usize).min(bytes.len());
             let at = from_offset.checked_add(done).ok_or(Errno::FileTooLarge)?;
-            let count = self.file_system.read(from, at, &mut bytes[..part]).await?;
-            if count == 0 {
-                break;
-            }
+            let count = match self.file_system.read(from, at, &mut bytes[..part]).await {
+                Ok(0) => break,
+                Ok(count) => count,
+                // What was copied so far has to be known.
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            };
             let at = to_offset.checked_add(done).ok_or(Errno::FileTooLarge)?;
             match self.file_system.write(to, at, &bytes[..count], caller).await {
                 Ok(0) => break,
@@ -438,6 +472,7 @@ impl<S: Store> Files<S> {
                 return Ok(());
             }
             for entry in entries {
+                cookie = entry.cookie;
                 let kind = match entry.kind {
                     Some(kind) => kind,
                     None => match self.file_system.getattr(entry.inode).await {
@@ -448,7 +483,6 @@ impl<S: Store> Files<S> {
                 if !into.add(number_of(entry.inode), entry.cookie, kind_of(kind), &entry.name) {
                     return Ok(());
                 }
-                cookie = entry.cookie;
             }
             yield_now().await;
         }

@@ -26,7 +26,7 @@ use super::answering::Reply;
 use super::attributes::{chosen_time, entry_of, inode_of, told};
 use super::device::Device;
 use super::forgotten::Forgotten;
-use super::requests::{ATTRIBUTES_KEPT, Files};
+use super::requests::{ATTRIBUTES_KEPT, Files, copy_buffer_bytes};
 use super::slots::Place;
 use super::under_way::UnderWay;
 use crate::event_loop::Loop;
@@ -378,10 +378,12 @@ impl<S: Store> Session<S> {
                     files.seek(node, offset, whence).await.map(reply::offset)
                 });
             }
-            Operation::Copy(it) => self.ask(reply, 0, async move |files: Rc<Files<S>>| {
-                let (from, to) = ((node, it.from_offset), (inode_of(it.to), it.to_offset));
-                files.copy(from, to, it.len, &caller).await.map(reply::count)
-            }),
+            Operation::Copy(it) => {
+                self.ask(reply, copy_buffer_bytes(it.len), async move |files: Rc<Files<S>>| {
+                    let (from, to) = ((node, it.from_offset), (inode_of(it.to), it.to_offset));
+                    files.copy(from, to, it.len, &caller).await.map(reply::count)
+                });
+            }
             // They are done before.
             Operation::Forget { .. }
             | Operation::ForgetAll(_)
