@@ -64,6 +64,10 @@ pub(crate) struct Scan {
     pub(crate) next: Position,
     /// What ended it: [`Decision::End`] or [`Decision::Damaged`].
     pub(crate) ended: Decision,
+    /// Whether its end is where nothing could be read.
+    pub(crate) ends_unread: bool,
+    /// Of the last record before it.
+    epoch: u64,
     /// Bytes of records that were summed.
     #[cfg(test)]
     pub(super) summed_bytes: u64,
@@ -80,7 +84,7 @@ pub(crate) async fn scan<L: Replicated>(device: &L, zone: Extent, superblock: &S
     let mut records: Vec<Scanned> = Vec::new();
     let mut next = Position { offset: superblock.tail_offset, sequence: superblock.tail_sequence };
     let mut epoch = superblock.tail_epoch;
-    let ended = loop {
+    let (ended, ends_unread) = loop {
         let (found, record) = reader.find(next, epoch).await;
         let acknowledged = match found {
             Found::Whole => false,
@@ -95,15 +99,32 @@ pub(crate) async fn scan<L: Replicated>(device: &L, zone: Extent, superblock: &S
                 next = Position { offset: end % zone.len, sequence: next.sequence + 1 };
                 records.push(record);
             }
-            (decision, _) => break decision,
+            (decision, _) => break (decision, found == Found::Unreadable),
         }
     };
     Scan {
         records,
         next,
         ended,
+        ends_unread,
+        epoch,
         #[cfg(test)]
         summed_bytes: reader.summed_bytes,
+    }
+}
+
+impl Scan {
+    /// Whether there is a record now where nothing could be read before, and the log seemed to end: a drive that fails for a moment
+    /// takes nothing from what was acknowledged. A sector that a cut left unreadable stays so.
+    pub(crate) async fn goes_on<L: Replicated>(
+        &self,
+        device: &L,
+        zone: Extent,
+        superblock: &Superblock,
+    ) -> bool {
+        let windows = (0..device.replicas()).map(|_| Window::default()).collect();
+        let mut reader = Reader { device, zone, superblock, windows, summed_bytes: 0 };
+        self.ends_unread && reader.find(self.next, self.epoch).await.0 == Found::Whole
     }
 }
 

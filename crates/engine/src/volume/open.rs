@@ -182,6 +182,13 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         if log_lags {
             superblocks.catch_up().await?;
         }
+        // As late as can be: until here nothing was written over it.
+        if found.goes_on(&*log, layout.log, &superblock).await {
+            return Err(Error::Unusable(
+                "the end of the log could not be read, and can be read by now: open the volume again"
+                    .to_owned(),
+            ));
+        }
         JournalStore::resume(&*log, superblock.remembered(), found.next.sequence).await?;
         // Not before: what is on one of several logs alone is lost again if that one does not count in the end.
         buffer.leave_to_log(&durable);

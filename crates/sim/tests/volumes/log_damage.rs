@@ -7,6 +7,7 @@ use evenkeel_engine::device::{Device, Durability, Extent};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::record::decode_header;
 use evenkeel_engine::format::superblock::Superblock;
+use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;
 
 const PAGES: u64 = 40;
@@ -196,4 +197,34 @@ fn a_log_larger_than_what_is_read_at_once_is_read_to_its_end() {
     assert!(place.start > 2 << 20, "{place:?}");
     machine.log.borrow_mut().make_unreadable(Extent::new(place.start + 512, 512));
     assert!(machine.contents() == expected);
+}
+
+#[test]
+fn what_fails_for_a_moment_while_a_volume_is_opened_takes_nothing_that_was_acknowledged() {
+    // Of one record nothing else says that it was acknowledged.
+    for (lens, separate_log) in [(&[700][..], true), (&[700], false), (&[700, 100, 3000, 9000], true)] {
+        let whole: Vec<Vec<u8>> = (1..).zip(lens).map(|(number, &len)| written(number, len)).collect();
+        let mut machine = Machine::new(Plan::of_pages(PAGES).with_separate_log(separate_log), 1);
+        write_one_by_one(&mut machine, lens);
+        let (mut opened, mut refused) = (0, 0);
+        for first in 0..40 {
+            for count in [1, 2, 3, 4, 6] {
+                let mut machine = machine.fork(first);
+                let found = machine.run_whole(async |run| {
+                    let first = run.log.counters().operations + first;
+                    run.log
+                        .set_faults(Faults { failing_operations: first..first + count, ..Faults::default() });
+                    run.open().await.map(drop)
+                });
+                match found {
+                    Ok(()) => opened += 1,
+                    Err(_) => refused += 1,
+                }
+                machine.power_cut();
+                let found = read_back(&mut machine, lens);
+                assert!(found.as_ref() == Ok(&whole), "{count} operations from {first} on");
+            }
+        }
+        assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
+    }
 }
