@@ -23,6 +23,10 @@ impl<E: Env, M: Drive> Ring<E, M> {
         for _ in 0..BASE_PROBES {
             let Some(took_ns) = self.probe(member).await else { return };
             member.idle_latency.note(took_ns);
+            // One that does not answer is found out by whoever needs it, and its turn is not put off once more.
+            if took_ns >= self.options.rest_max_ns {
+                return;
+            }
         }
     }
 

@@ -172,6 +172,33 @@ fn devices_that_never_answer_keep_no_volume_shut() {
 }
 
 #[test]
+fn a_member_that_falls_silent_holds_up_a_checkpoint_for_no_more_than_a_probe_and_an_answer() {
+    for seed in 0..8 {
+        let mut plan = Plan::mirror(2, 2);
+        (plan.ring.rest_max_ns, plan.ring.answer_max_ns) = (2_000_000_000, 500_000_000);
+        let limit_ns = 2 * (plan.ring.rest_max_ns + plan.ring.answer_max_ns);
+        let (mut machine, _) = filled(plan, seed);
+        let took_ns = machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
+            // Whose turn is next differs.
+            for turn in 0..seed / 2 {
+                volume.write(0, &noise(turn, 100_000), Durability::Durable).await.unwrap();
+                volume.checkpoint().await.unwrap();
+                run.env.sleep(1_000_000_000).await;
+            }
+            let gone = seed as usize % 2;
+            run.members[gone].set_faults(silent(0));
+            let began_ns = run.env.now_ns();
+            volume.write(0, &noise(seed, 100_000), Durability::Durable).await.unwrap();
+            volume.checkpoint().await.unwrap();
+            assert_eq!(ring.members()[gone].state, MemberState::Out);
+            run.env.now_ns() - began_ns
+        });
+        assert!(took_ns < limit_ns, "{seed}: {took_ns} ns");
+    }
+}
+
+#[test]
 fn a_member_and_a_log_device_may_die_at_the_same_opening() {
     for from in 0..30 {
         let (mut machine, bytes) = filled(Plan::mirror(2, 2), 47);
