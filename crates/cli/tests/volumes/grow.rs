@@ -373,6 +373,27 @@ fn a_mirror_grows_with_all_its_members_or_not_at_all() {
 }
 
 #[test]
+fn a_member_is_replaced_while_the_volume_that_has_just_grown_is_served() {
+    let scene = Scene::new();
+    let (volume, bytes) = filled(&scene, MIRROR_FLAGS);
+    let server = volume.serve("");
+    scene.done("grow disk --size 64m");
+    scene.done("replace disk member-0 member-2");
+    server.until_in_sync(false);
+    scene.done("replace disk member-1 member-1");
+    server.until_in_sync(false);
+    write(&volume.socket(), 63 << 20, &[7; 4096]);
+    server.stop();
+    // Both hold everything, and each as much as the volume has by now.
+    fs::remove_file(scene.path("disk/member-1")).unwrap();
+    let server = volume.serve("");
+    let found = contents(&volume.socket());
+    assert_eq!(found.len(), 64 * MIB);
+    assert!(found[..bytes.len()] == bytes && found[63 << 20..][..4096] == [7; 4096]);
+    server.stop();
+}
+
+#[test]
 fn a_copy_by_other_programs_made_before_fits_behind_it() {
     let scene = Scene::new();
     or_skip!(crate::support::root::programs(&["nbdcopy", "nbdinfo"]));

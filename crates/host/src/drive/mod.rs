@@ -10,7 +10,9 @@
 //!    transfers under way: they end by themselves, with memory of their own.
 //! 4. A call that fails does so after all of its transfers have ended: what comes next is not overtaken.
 //! 5. The file is nobody else's meanwhile: locked, or, a block device, opened exclusively.
-//! 6. Sectors are as large as what the disk writes at once, where it is known and up to a page: a smaller write
+//! 6. Where the file system may have to ask somebody who does not answer (NFS, FUSE), everything is asked on threads of the
+//!    drive's own: while it waits, so does nobody else.
+//! 7. Sectors are as large as what the disk writes at once, where it is known and up to a page: a smaller write
 //!    would have the disk write the neighbours too, and a power cut might take them.
 
 mod create;
@@ -35,12 +37,13 @@ use rustix::io::{Errno, ReadWriteFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::event_loop::pool::{PIECE_MAX_BYTES, Piece, Pool};
-use crate::event_loop::{Loop, SharedFd, Sync, Transfer};
+use crate::event_loop::{Aside, Loop, SharedFd, Sync, Transfer};
 
 use drop_behind::DropBehind;
 
 pub use create::{Fill, is_among_devices, memory_file_system, needs_no_more_room};
 pub use open::DriveOptions;
+pub(crate) use open::odd_kind_in;
 pub(crate) use whereabouts::OpenFile;
 
 /// Transfers of one call under way at once.
@@ -82,6 +85,8 @@ struct State {
     geometry: Cell<Geometry>,
     direct: bool,
     is_block_device: bool,
+    /// Where its file system may have to ask somebody who does not answer, the threads that wait for it.
+    aside: Option<Aside>,
     durable_way: Cell<DurableWay>,
     /// Unless it keeps its room, and until the first discard that the file or device cannot do.
     discards: Cell<bool>,
@@ -138,17 +143,28 @@ impl FileDrive {
         state.event_loop.fallocate(&state.file, FallocateFlags::empty(), 0, size_bytes).await
     }
 
-    /// Whether its file was made shorter than the drive since it was opened: it is failed from then on.
+    /// Whether transfers are under way, as those of a call that was given up.
+    pub(crate) fn has_transfers(&self) -> bool {
+        let own = if Rc::ptr_eq(&self.0.file, &self.0.cached) { 2 } else { 1 };
+        Rc::strong_count(&self.0.file) > own
+    }
+
+    /// Whether its file was made shorter than the drive since it was opened: it is failed from then on. Of a file system that may not
+    /// answer, what the last write or flush found.
     ///
     /// Asked by `lseek`, not by `fstat`: once somebody has seen the time of the last change, Linux (6.13 and later) gives
     /// the next write a new one, and io_uring hands every write that has to note one to a worker.
     pub fn is_cut_short(&self) -> bool {
         let state = &*self.0;
-        if !state.is_block_device && !state.is_cut_short.get() {
-            let len = rustix::fs::seek(&state.file, SeekFrom::End(0));
-            state.is_cut_short.set(len.is_ok_and(|len| len < state.geometry.get().size_bytes));
+        if !state.is_block_device && state.aside.is_none() && !state.is_cut_short.get() {
+            self.note_end(rustix::fs::seek(&state.file, SeekFrom::End(0)));
         }
         state.is_cut_short.get()
+    }
+
+    fn note_end(&self, found: Result<u64, Errno>) {
+        let size_bytes = self.0.geometry.get().size_bytes;
+        self.0.is_cut_short.set(found.is_ok_and(|len| len < size_bytes));
     }
 
     /// How a drive fails that is cut short.
@@ -157,7 +173,13 @@ impl FileDrive {
     }
 
     /// That nothing was cut off: a write behind its end would make it as long as before, with a hole in it.
-    fn check_whole(&self) -> Result<(), DeviceError> {
+    async fn check_whole(&self) -> Result<(), DeviceError> {
+        let state = &*self.0;
+        if let Some(aside) = state.aside.as_ref().filter(|_| !state.is_cut_short.get()) {
+            let asked = state.file.try_clone().map_err(|error| Self::failed(&error, state.doing.write))?;
+            let found = aside.call(move || rustix::fs::seek(&asked, SeekFrom::End(0))).await;
+            self.note_end(found.map_err(|error| Self::failed(&error, state.doing.write))?);
+        }
         match self.is_cut_short() {
             true => Err(self.cut_short_error()),
             false => Ok(()),
@@ -422,7 +444,7 @@ impl Device for FileDrive {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.check_whole()?;
+        self.check_whole().await?;
         let mut written = self.write_all(offset, bytes, durability).await;
         if let Err(error) = &written
             && error.raw_os_error() == Some(libc::EOPNOTSUPP)
@@ -433,7 +455,7 @@ impl Device for FileDrive {
         }
         written.map_err(|error| Self::failed(&error, doing))?;
         match durability {
-            Durability::Durable => self.check_whole(),
+            Durability::Durable => self.check_whole().await,
             Durability::Buffered => Ok(()),
         }
     }
@@ -453,7 +475,7 @@ impl Device for FileDrive {
         }
         let doing = self.0.doing.write;
         self.check(Extent::new(offset, len as u64), doing)?;
-        self.check_whole()?;
+        self.check_whole().await?;
         let mut piece = self.0.pool.take(len).await;
         let mut rest = &mut piece[..];
         for part in parts {
@@ -472,7 +494,7 @@ impl Device for FileDrive {
         }
         let synced = self.0.event_loop.fdatasync(&self.0.file).await;
         synced.map_err(|error| Self::failed(&error, self.0.doing.flush))?;
-        self.check_whole()
+        self.check_whole().await
     }
 
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {

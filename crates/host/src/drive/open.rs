@@ -9,12 +9,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_engine::device::{Extent, Geometry};
+use evenkeel_engine::env::Env;
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::drop_behind::DropBehind;
@@ -72,18 +73,121 @@ impl Default for DriveOptions {
     }
 }
 
+/// A file or device that is open, and what it is like: whatever a file system or a device may keep waiting for was asked.
+struct Found {
+    file: OwnedFd,
+    /// The same file through the page cache, where the other descriptor goes past it.
+    cached: Option<OwnedFd>,
+    is_direct: bool,
+    is_block_device: bool,
+    is_far: bool,
+    geometry: Geometry,
+}
+
+/// What is at a path, where it can be no drive.
+#[derive(Debug, thiserror::Error)]
+#[error("it is {0}")]
+struct OddKind(&'static str);
+
+/// What is at the path, if a drive could not be opened as it is neither a file nor a block device.
+pub(crate) fn odd_kind_in(error: &io::Error) -> Option<&'static str> {
+    error.get_ref().and_then(|error| error.downcast_ref::<OddKind>()).map(|odd| odd.0)
+}
+
 impl FileDrive {
     /// Opens the file or block device at `path`, for this drive alone. It blocks, for as long as
-    /// [`DriveOptions::busy_timeout`] says where the file is in use.
+    /// [`DriveOptions::busy_timeout`] says where the file is in use, and while its file system or device does not answer.
     ///
     /// # Errors
     ///
     /// `WouldBlock` for a file that another drive has open, `EBUSY` for a block device that is mounted or
     /// otherwise held; `InvalidInput` for sectors that the file system does not take; those of the system calls.
     pub fn open(event_loop: &Loop, path: &Path, options: DriveOptions) -> Result<Self, PathError> {
+        Ok(Self::of(event_loop, path, options, Found::at(path, options)?))
+    }
+
+    /// As [`Self::open`], on another thread: nobody else waits. A path that does not answer keeps one thread waiting, however often
+    /// it is asked for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub(crate) async fn open_aside(
+        event_loop: &Loop,
+        path: &Path,
+        options: DriveOptions,
+    ) -> Result<Self, PathError> {
+        let asking = loop {
+            match Asking::begin(path) {
+                Some(asking) => break asking,
+                None => event_loop.sleep(PAUSE_NS).await,
+            }
+        };
+        let looked = move || {
+            let found = Found::at(&asking.0, options);
+            drop(asking);
+            found
+        };
+        let found = event_loop.blocking(looked).await;
+        let found = found.map_err(|error| PathError::new(path, "cannot open", error))??;
+        Ok(Self::of(event_loop, path, options, found))
+    }
+
+    fn of(event_loop: &Loop, path: &Path, options: DriveOptions, found: Found) -> Self {
+        let Found { file, cached, is_direct, is_block_device, is_far, geometry } = found;
+        let default_way = if is_direct { DurableWay::Dsync } else { DurableWay::Linked };
+        let file = Rc::new(file);
+        let aside = is_far.then(|| event_loop.carry_out_aside(&file));
+        // Without the page cache beside it, reads go where the others go: past it.
+        let cached = cached.map_or_else(|| Rc::clone(&file), Rc::new);
+        Self(Rc::new(State {
+            event_loop: event_loop.clone(),
+            reads_without_waiting: Cell::new(!is_far && (!is_direct || !Rc::ptr_eq(&file, &cached))),
+            tells_what_is_kept: Cell::new(!is_far),
+            drop_behind: DropBehind::default(),
+            file,
+            cached,
+            path: path.to_owned(),
+            geometry: Cell::new(geometry),
+            direct: is_direct,
+            is_block_device,
+            aside,
+            durable_way: Cell::new(options.durable_way.unwrap_or(default_way)),
+            discards: Cell::new(is_block_device || !options.keeps_room),
+            is_cut_short: Cell::new(false),
+            pool: Pool::new(event_loop, options.pool_bytes),
+            doing: Doing::with(path.display()),
+        }))
+    }
+}
+
+/// How long whoever waits for [`Asking`] sleeps between two looks.
+const PAUSE_NS: u64 = 10_000_000;
+
+/// The right to ask for a path on another thread: what does not answer is asked by one at a time.
+struct Asking(PathBuf);
+
+/// Paths that are being asked for.
+static ASKED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+impl Asking {
+    fn begin(path: &Path) -> Option<Self> {
+        let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.insert(path.to_owned()).then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        ASKED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
+
+impl Found {
+    fn at(path: &Path, options: DriveOptions) -> Result<Self, PathError> {
         let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
         if let Some(kind) = path.metadata().ok().and_then(|found| odd_kind(&found)) {
-            return Err(failed("cannot open")(io::Error::other(format!("it is {kind}"))));
+            return Err(failed("cannot open")(io::Error::other(OddKind(kind))));
         }
         let is_block_device = is_block_device(path);
         let granule = match options.direct {
@@ -139,30 +243,10 @@ impl FileDrive {
             sector_bytes,
             atomic_sectors: options.atomic_sectors && is_as_promised,
         };
-        let default_way = if granule.is_some() { DurableWay::Dsync } else { DurableWay::Linked };
-        let file = Rc::new(OwnedFd::from(file));
-        // Without the page cache beside it, reads go where the others go: past it.
-        let cached = match granule {
-            Some(_) => through_page_cache(&file).map_or_else(|_| Rc::clone(&file), Rc::new),
-            None => Rc::clone(&file),
-        };
-        Ok(Self(Rc::new(State {
-            event_loop: event_loop.clone(),
-            reads_without_waiting: Cell::new(granule.is_none() || !Rc::ptr_eq(&file, &cached)),
-            tells_what_is_kept: Cell::new(true),
-            drop_behind: DropBehind::default(),
-            file,
-            cached,
-            path: path.to_owned(),
-            geometry: Cell::new(geometry),
-            direct: granule.is_some(),
-            is_block_device,
-            durable_way: Cell::new(options.durable_way.unwrap_or(default_way)),
-            discards: Cell::new(is_block_device || !options.keeps_room),
-            is_cut_short: Cell::new(false),
-            pool: Pool::new(event_loop, options.pool_bytes),
-            doing: Doing::with(path.display()),
-        })))
+        let file = OwnedFd::from(file);
+        let is_far = stack.stack.over_network || stack.stack.file_system.starts_with("fuse");
+        let cached = granule.filter(|_| !is_far).and_then(|_| through_page_cache(&file).ok());
+        Ok(Self { file, cached, is_direct: granule.is_some(), is_block_device, is_far, geometry })
     }
 }
 

@@ -53,7 +53,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 pub use buffer::IoBuffer;
-pub(crate) use ops::Transfer;
+pub(crate) use ops::{Aside, Transfer};
 pub use ops::{PollFlags, race};
 pub use reactor::SharedFd;
 pub use remote::{Gone, Remote};

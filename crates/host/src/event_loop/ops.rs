@@ -10,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread;
@@ -19,7 +20,7 @@ use super::buffer::{Held, IoBuffer};
 use super::reactor::{SharedFd, Ticket};
 use super::request::{Request, SlotCommand, Sync};
 use super::slot::Slot;
-use super::workers::Job;
+use super::workers::{Job, Workers};
 
 /// What a closure on another thread left, and who waits for it.
 type Answer<T> = Arc<Mutex<(Option<thread::Result<T>>, Option<Waker>)>>;
@@ -189,32 +190,60 @@ impl Loop {
         &self,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        let answer: Answer<T> = Arc::default();
-        let theirs = Arc::clone(&answer);
-        self.core.workers.put(Job::Call(Box::new(move || {
-            let result = catch_unwind(AssertUnwindSafe(call));
-            let waker = {
-                let mut answer = theirs.lock().unwrap_or_else(PoisonError::into_inner);
-                answer.0 = Some(result);
-                answer.1.take()
-            };
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        })))?;
-        let result = poll_fn(|context| {
-            let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-            match answer.0.take() {
-                Some(result) => Poll::Ready(result),
-                None => {
-                    answer.1 = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await;
-        Ok(result.unwrap_or_else(|panic| resume_unwind(panic)))
+        call_on(&self.core.workers, call).await
     }
+
+    /// Has all requests of a file carried out on threads of its own from now on: its file system may not answer, and then neither this
+    /// thread nor those that are shared wait for it.
+    pub(crate) fn carry_out_aside(&self, file: &SharedFd) -> Aside {
+        let workers = Rc::<Workers>::default();
+        self.core.reactor.carry_out_aside(file, &workers, &self.core.foreign);
+        Aside(workers)
+    }
+}
+
+/// The threads of one file.
+pub(crate) struct Aside(Rc<Workers>);
+
+impl Aside {
+    /// As [`Loop::blocking`], on one of them.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        call_on(&self.0, call).await
+    }
+}
+
+async fn call_on<T: Send + 'static>(
+    workers: &Workers,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let answer: Answer<T> = Arc::default();
+    let theirs = Arc::clone(&answer);
+    workers.put(Job::Call(Box::new(move || {
+        let result = catch_unwind(AssertUnwindSafe(call));
+        let waker = {
+            let mut answer = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+            answer.0 = Some(result);
+            answer.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    })))?;
+    let result = poll_fn(|context| {
+        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer.0.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                answer.1 = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+    .await;
+    Ok(result.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 pub use rustix::event::PollFlags;

@@ -16,16 +16,20 @@ use std::io;
 use std::mem;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::pin::Pin;
-use std::rc::Rc;
+use std::ptr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
 use super::buffer::Held;
+use super::foreign::Foreign;
 use super::request::{Completion, Request, Sync, Wait};
 use super::spin::Awaited;
 use super::threads::Threads;
 use super::uring::Uring;
+use super::workers::{Job, Workers};
 
 /// A descriptor that operations under way keep open.
 pub type SharedFd = Rc<OwnedFd>;
@@ -68,8 +72,18 @@ struct State {
     /// Those that end with what they are for, or with the ring.
     until_closed: usize,
     closed: bool,
+    /// Files whose requests are carried out on threads of their own.
+    aside: Vec<Aside>,
     /// Kept between turns, so that a turn allocates nothing.
     completions: Vec<Completion>,
+}
+
+/// A file, and the threads that carry out what is asked of it.
+struct Aside {
+    /// Dead once it is closed, when another may have its place in memory.
+    file: Weak<OwnedFd>,
+    workers: Rc<Workers>,
+    foreign: Arc<Foreign>,
 }
 
 pub(super) struct Reactor {
@@ -88,6 +102,7 @@ impl Reactor {
             drives_under_way: 0,
             until_closed: 0,
             closed: false,
+            aside: Vec::new(),
             completions,
         };
         Self { state: RefCell::new(state), requests: Cell::new(0) }
@@ -114,8 +129,12 @@ impl Reactor {
             stays_until_closed: request.stays_until_closed(),
         });
         let operation = &mut state.operations[key];
+        let aside =
+            state.aside.iter().find(|aside| ptr::eq(aside.file.as_ptr(), Rc::as_ptr(&operation.file)));
         let pushed = if state.closed {
             Err(io::Error::from_raw_os_error(libc::ECANCELED))
+        } else if let Some(aside) = aside {
+            aside.workers.put(Job::Request(key, request, Arc::clone(&aside.foreign)))
         } else {
             match &mut state.driver {
                 Driver::Uring(uring) => {
@@ -215,6 +234,14 @@ impl Reactor {
         if let Driver::Uring(uring) = &mut self.state.borrow_mut().driver {
             uring.unregister(place);
         }
+    }
+
+    /// Has all requests of a file carried out by `workers`, which answer through `foreign`.
+    pub(super) fn carry_out_aside(&self, file: &SharedFd, workers: &Rc<Workers>, foreign: &Arc<Foreign>) {
+        let mut state = self.state.borrow_mut();
+        state.aside.retain(|aside| aside.file.strong_count() > 0);
+        let (workers, foreign) = (Rc::clone(workers), Arc::clone(foreign));
+        state.aside.push(Aside { file: Rc::downgrade(file), workers, foreign });
     }
 
     /// Operations that have no completion yet.

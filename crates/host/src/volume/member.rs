@@ -149,7 +149,7 @@ pub enum MemberDrive {
     KeptNbd(Kept<NbdDrive<Stream>>),
 }
 
-/// As [`FileDrive::open`], but it blocks nobody while it waits for whoever has the file in use.
+/// As [`FileDrive::open`], but it blocks nobody while it waits for whoever has the file in use, or for its file system.
 pub(super) async fn open_patiently(
     event_loop: &Loop,
     path: &Path,
@@ -158,7 +158,8 @@ pub(super) async fn open_patiently(
     use io::ErrorKind::{ResourceBusy, WouldBlock};
     let began = Instant::now();
     loop {
-        match FileDrive::open(event_loop, path, DriveOptions { busy_timeout: Duration::ZERO, ..options }) {
+        let at_once = DriveOptions { busy_timeout: Duration::ZERO, ..options };
+        match FileDrive::open_aside(event_loop, path, at_once).await {
             Err(error)
                 if matches!(error.source.kind(), ResourceBusy | WouldBlock)
                     && began.elapsed() < options.busy_timeout =>
@@ -254,6 +255,14 @@ impl MemberDrive {
             Self::File(_) | Self::KeptFile(_) => None,
             Self::Nbd(drive) => drive.client().failure(),
             Self::KeptNbd(drive) => drive.below().client().failure(),
+        }
+    }
+
+    /// Whether requests are under way on a file or device, as those of a call that was given up.
+    pub(super) fn has_transfers(&self) -> bool {
+        match self {
+            Self::File(drive) => drive.has_transfers(),
+            Self::Nbd(_) | Self::KeptFile(_) | Self::KeptNbd(_) => false,
         }
     }
 

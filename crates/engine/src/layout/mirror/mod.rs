@@ -213,6 +213,16 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         if member.state.get().takes_writes() {
             return unusable("that member takes part: leave it out before it is replaced");
         }
+        self.check_device(device)
+    }
+
+    /// That a device is large enough for a member, and promises as much of its sectors.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unusable`], which says what it lacks.
+    pub fn check_device(&self, device: &M) -> Result<(), Error> {
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
         let (geometry, needed) = (device.geometry(), self.0.ring.geometry.get());
         if geometry.size_bytes < self.member_device_bytes() {
             return unusable("the new member is smaller than the ring");

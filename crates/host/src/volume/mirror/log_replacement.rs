@@ -43,6 +43,7 @@ impl Mirror {
         self.check_log_can_go(place, is_itself)?;
         if is_itself {
             self.logs.fail(place, DeviceError { doing: REPLACED, errno: shutdown() });
+            self.until_idle(drive.drive()).await?;
         }
         let taken = Rc::clone(drive.drive());
         let copy = self.logs.replace(place, drive).await?;

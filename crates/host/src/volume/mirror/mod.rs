@@ -11,13 +11,12 @@ mod rejoin;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::future::pending;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use evenkeel_engine::device::{Device, Geometry};
+use evenkeel_engine::device::{Device, Drive, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::join;
@@ -34,8 +33,7 @@ use super::fencing::{Opening, Purpose};
 use super::label::labels;
 use super::member::{MemberDrive, Place, Watch, open_patiently};
 use super::slot::Slot;
-use crate::drive::{DriveOptions, OpenFile};
-use crate::durable_file::odd_kind;
+use crate::drive::{DriveOptions, OpenFile, odd_kind_in};
 use crate::event_loop::{Loop, race};
 use crate::path_error::PathError;
 use crate::size_text::exact_size;
@@ -383,14 +381,30 @@ impl Mirror {
                 let restored = file.restore_length().await;
                 restored.map_err(|error| refused(format!("cannot make it as large as it was: {error}")))?;
             }
-            return MirrorDrive::new(drive, geometry).map_err(|unfit| unfit.at(&new.place));
+            return self.taken_for(slot, drive, geometry, new).await;
         }
         let limit_ns = self.options.answer_max_ns;
         match open_one(&self.event_loop, folder, new, new.options(), limit_ns, purpose).await {
-            Opened::There(drive) => MirrorDrive::new(drive, geometry).map_err(|unfit| unfit.at(&new.place)),
+            Opened::There(drive) => self.taken_for(slot, drive, geometry, new).await,
             Opened::Missing(why) => Err(refused(why)),
             Opened::Mistake(error) => Err(error.into()),
         }
+    }
+
+    /// `drive` as one of its like at `slot`; as large as the members are by now, for the volume may have grown since it was opened.
+    async fn taken_for(
+        &self,
+        slot: Slot,
+        drive: Rc<MemberDrive>,
+        geometry: Geometry,
+        new: &Member,
+    ) -> Result<MirrorDrive, VolumeError> {
+        let taken = MirrorDrive::new(drive, geometry).map_err(|unfit| unfit.at(&new.place))?;
+        if let Slot::Member(_) = slot {
+            let large_enough = taken.enlarge(self.ring.member_device_bytes()).await;
+            large_enough.map_err(|error| VolumeError::Refused(format!("{}: {error}", new.place)))?;
+        }
+        Ok(taken)
     }
 
     /// That what is at `new` can be opened from here, though it may have another size yet.
@@ -450,6 +464,11 @@ impl Mirror {
     }
 
     /// Puts `drive`, which is at `new`, in the place of a member; its rebuild begins.
+    ///
+    /// # Errors
+    ///
+    /// That of [`MemberRing::replace`], and where what the old one alone has cannot be taken home. Then the old one has its place, though it
+    /// may take no part: it can be taken back, or replaced again.
     pub(super) async fn replace_member(
         &self,
         place: usize,
@@ -457,6 +476,37 @@ impl Mirror {
         drive: MirrorDrive,
     ) -> Result<(), Error> {
         self.check_others(place)?;
+        self.ring.check_device(&drive)?;
+        let old = self.members.borrow()[place].place.clone();
+        let replaced = self.put_in_place(place, new, drive).await;
+        match &replaced {
+            Ok(()) => self.watch_member(place),
+            Err(error) => {
+                let mut entries = self.members.borrow_mut();
+                let entry = &mut entries[place];
+                let (generation, why) = (entry.generation + 1, Some(error.to_string()));
+                *entry = Entry { place: old, why, generation, drive: None };
+            }
+        }
+        replaced
+    }
+
+    /// Waits until nothing is under way any more on a drive that takes its own place again: what landed late would land on what is
+    /// written from now on.
+    async fn until_idle(&self, drive: &MemberDrive) -> Result<(), Error> {
+        let began_ns = self.event_loop.now_ns();
+        while drive.has_transfers() {
+            if self.event_loop.now_ns() - began_ns > TAKEN_HOME_MAX_NS {
+                return Err(Error::Unusable(
+                    "requests from before are still under way there: try again once it answers".to_owned(),
+                ));
+            }
+            self.event_loop.sleep(TAKEN_HOME_LOOK_NS).await;
+        }
+        Ok(())
+    }
+
+    async fn put_in_place(&self, place: usize, new: &Place, drive: MirrorDrive) -> Result<(), Error> {
         // From here on the old one is not heard of any more.
         {
             let mut entries = self.members.borrow_mut();
@@ -466,6 +516,7 @@ impl Mirror {
             *entry = Entry { place: new.clone(), why: None, generation, drive };
         }
         self.ring.fail(place, DeviceError { doing: REPLACED, errno: shutdown() });
+        self.until_idle(drive.drive()).await?;
         // What it alone had of the log goes home first: what it holds may be overwritten now.
         let began_ns = self.event_loop.now_ns();
         while self.logs.wants_checkpoint() {
@@ -477,12 +528,7 @@ impl Mirror {
             }
             self.event_loop.sleep(TAKEN_HOME_LOOK_NS).await;
         }
-        let replaced = self.ring.replace(place, drive).await;
-        match &replaced {
-            Ok(()) => self.watch_member(place),
-            Err(error) => self.members.borrow_mut()[place].why = Some(error.to_string()),
-        }
-        replaced
+        self.ring.replace(place, drive).await
     }
 
     fn watch_member(&self, place: usize) {
@@ -715,26 +761,28 @@ async fn open_one(
     purpose: Purpose,
 ) -> Opened {
     let place = member.place.within(folder);
-    if let Some(path) = place.path()
-        && let Some(kind) = path.metadata().ok().and_then(|found| odd_kind(&found))
-    {
-        let why = format!("it is {kind}; have {FILE_NAME} name a file, a block device or an export there");
-        return Opened::Mistake(PathError::new(path, "cannot hold a member", io::Error::other(why)));
-    }
     let options = DriveOptions { pool_bytes: POOL_BYTES, ..options };
     let drive = async { Some(MemberDrive::open(event_loop, &place, options, purpose).await) };
+    // Whoever has a file in use is named, however long it is waited for.
+    let busy_ns = match place {
+        Place::Path(_) => u64::try_from(options.busy_timeout.as_nanos()).unwrap_or(u64::MAX),
+        Place::Nbd(_) => 0,
+    };
     let silence = async {
-        match place {
-            // Whoever has the file in use is named, however long it is waited for.
-            Place::Path(_) => pending().await,
-            Place::Nbd(_) => event_loop.sleep(limit_ns).await,
-        }
+        event_loop.sleep(busy_ns.saturating_add(limit_ns)).await;
         None
     };
     match race(drive, silence).await {
         None => Opened::Missing("it does not answer".to_owned()),
-        Some(Err(error)) if is_mistake(&error.source) => Opened::Mistake(error),
-        Some(Err(error)) => Opened::Missing(format!("{}: {}", error.doing, error.source)),
+        Some(Err(error)) => match odd_kind_in(&error.source) {
+            Some(kind) => {
+                let why =
+                    format!("it is {kind}; have {FILE_NAME} name a file, a block device or an export there");
+                Opened::Mistake(PathError::new(&place.shown(), "cannot hold a member", io::Error::other(why)))
+            }
+            None if is_mistake(&error.source) => Opened::Mistake(error),
+            None => Opened::Missing(format!("{}: {}", error.doing, error.source)),
+        },
         Some(Ok(drive)) => Opened::There(Rc::new(drive)),
     }
 }
