@@ -218,7 +218,12 @@ impl Copied {
             .and_then(|()| settle_folder(folder))
             .map_err(|error| PathError::new(&from, "cannot remove", error))?;
         let before = described.description();
-        described.change(|now| now.clone_from(&description))?;
+        described.change(|now| now.clone_from(&description)).inspect_err(|error| {
+            if let VolumeError::Undescribed(why) = error {
+                // Which of them the next start opens is not known: what only one of them has must not be acknowledged.
+                switched.now().fail(why);
+            }
+        })?;
         match in_time(event_loop, converter.open()).await {
             Ok(open) => {
                 hold.switch(open.volume.clone());

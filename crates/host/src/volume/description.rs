@@ -389,7 +389,7 @@ impl Description {
         let text = toml::to_string(self).map_err(|error| VolumeError::description(&path, &error))?;
         let write = || {
             write_new(&path, &text)?;
-            settle_folder(folder)
+            settle_folder(folder).inspect_err(|_| no_longer(&path))
         };
         write().map_err(|error| PathError::new(&path, "cannot write", error).into())
     }
@@ -541,10 +541,17 @@ fn shape(members: &[Member], size_bytes: u64) -> Geometry {
 
 fn write_new(path: &Path, text: &str) -> io::Result<File> {
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(PREFACE.as_bytes())?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
+    let written = file
+        .write_all(PREFACE.as_bytes())
+        .and_then(|()| file.write_all(text.as_bytes()))
+        .and_then(|()| file.sync_all());
+    written.inspect_err(|_| no_longer(path))?;
     Ok(file)
+}
+
+/// Removes what was made and cannot be used: else it would be taken for a volume.
+fn no_longer(path: &Path) {
+    let _the_first_error_is_told = std::fs::remove_file(path);
 }
 
 #[cfg(test)]
