@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -13,16 +14,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use evenkeel_host::program::is_root;
 use evenkeel_host::service::status::Status;
 
+use support::far::{Drive, members, until_standing};
+use support::load::write;
 use support::metrics::{address, metric, scrape};
 use support::mounted::{
     FLAGS, MountedVolume, a_tree_comes_back, judge, possible, what_is_synced_survives_kills,
 };
 use support::root::{programs, run};
-use support::served::{Volume, noise};
+use support::served::{Volume, noise, patiently};
 use support::{Scene, says, skip};
 
 #[test]
@@ -384,6 +388,78 @@ fn a_mount_that_the_kernel_remembers_is_replaced_after_a_kill() {
     mounted.server.kill();
     mounted.server = MountedVolume::serve(&volume, "");
     assert_eq!(scene.names("mnt"), BTreeSet::from(["file".to_owned(), "lost+found".to_owned()]));
+    mounted.stop();
+}
+
+#[test]
+fn the_kernel_reads_further_ahead_where_pages_come_from_an_export_and_by_itself_from_a_file() {
+    let name = "the_kernel_reads_further_ahead_where_pages_come_from_an_export_and_by_itself_from_a_file";
+    if let Err(why) = possible().and_then(|()| is_root().then_some(()).ok_or_else(|| "root is needed".into()))
+    {
+        return skip(name, &why);
+    }
+    let read_ahead_kib = |mounted: &MountedVolume<'_>| -> u64 {
+        let device = mounted.at("").metadata().unwrap().dev();
+        let setting = format!("/sys/class/bdi/{}:{}/read_ahead_kb", libc::major(device), libc::minor(device));
+        fs::read_to_string(setting).unwrap().trim().parse().unwrap()
+    };
+    let scene = Scene::new();
+    let drive = Drive::start(&scene, 0);
+    let far =
+        Volume::create(&scene, &format!("--size 32m --format ext2 --member {0} --destroy {0}", drive.uri));
+    let mounted = MountedVolume::mount(&far, "");
+    assert_eq!(read_ahead_kib(&mounted), 1024);
+    let contents = noise(7, 5_000_000);
+    fs::write(mounted.at("file"), &contents).unwrap();
+    mounted.stop();
+    let mounted = MountedVolume::mount(&far, "");
+    assert_eq!(fs::read(mounted.at("file")).unwrap(), contents);
+    mounted.stop();
+
+    let scene = Scene::new();
+    let near = Volume::create(&scene, FLAGS);
+    let mounted = MountedVolume::mount(&near, "");
+    assert!(read_ahead_kib(&mounted) < 1024);
+    mounted.stop();
+}
+
+#[test]
+fn a_member_whose_file_system_does_not_answer_holds_up_nobody_and_is_taken_back() {
+    let name = "a_member_whose_file_system_does_not_answer_holds_up_nobody_and_is_taken_back";
+    if let Err(why) = possible() {
+        return skip(name, &why);
+    }
+    let below = Scene::new();
+    let hung = Volume::create(&below, "--size 256m --log-size 16m --buffer 4m --format ext2");
+    let mounted = MountedVolume::mount(&hung, "");
+    let scene = Scene::new();
+    let far = mounted.at("member").display().to_string();
+    let flags = "--size 16m --log-size 16m --buffer 4m --layout mirror";
+    let mirror = Volume::create(&scene, &format!("{flags} --member {far} --member near"));
+    let server = mirror.serve("--answer-max 500ms");
+    write(&mirror.socket(), 0, &noise(1, 1 << 20));
+    mounted.server.signal("STOP");
+    let next = Cell::new(0u8);
+    let use_it = || {
+        let number = next.replace(next.get().wrapping_add(1));
+        write(&mirror.socket(), u64::from(number % 15) << 20, &noise(number.into(), 1 << 20));
+    };
+    // Until a checkpoint writes to it.
+    patiently("its failure", || {
+        use_it();
+        (members(&server)[0].standing == "out").then_some(())
+    });
+    // It is asked for again after a second, then after longer: clients have their answers all the same.
+    for _ in 0..100 {
+        use_it();
+        thread::sleep(Duration::from_millis(30));
+    }
+    assert_eq!(members(&server)[0].standing, "out");
+    mounted.server.signal("CONT");
+    until_standing(&server, 0, "in-sync");
+    use_it();
+    server.stop();
+    scene.done("check disk");
     mounted.stop();
 }
 

@@ -63,7 +63,7 @@ use table::{Figures, Measured};
   cargo xtask prove                                            everything, as root: 40 minutes, 20 GiB of disk
   cargo xtask prove -- sqlite --rounds 1                       one database, once
   cargo xtask prove -- --stack mount --stack folder            two stacks
-  cargo xtask prove -- postgres --drive sata-2011 --size-mib 2048 --scale 60
+  cargo xtask prove -- postgres --drive sata-2011 --size-mib 3072 --scale 60
                                                                one drive, and mirrors of two
   cargo xtask prove -- --folder /data --svg databases.svg      on another disk, with a picture
 

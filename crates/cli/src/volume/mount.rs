@@ -10,6 +10,7 @@ use evenkeel_host::net::SocketAccess;
 use evenkeel_host::program::is_root;
 use evenkeel_host::service::{self, Event, Options, ScrubOptions};
 use evenkeel_host::volume::description::Description;
+use evenkeel_host::volume::member::Place;
 use evenkeel_measure::report::format;
 
 use super::advice::advise;
@@ -23,6 +24,10 @@ use crate::stdout::{announce, shown};
 
 /// The shortest time after which what nobody makes durable is made durable.
 const COMMIT_EVERY_MIN_S: f64 = 0.1;
+
+/// How far the kernel reads ahead where pages come from another process or machine. Eight requests of the longest kind are
+/// under way then. From a file the kernel reads ahead itself.
+const READ_AHEAD_BYTES: u64 = 1 << 20;
 
 /// What is chosen for data that nobody has synced: a tenth of what is free, between these.
 const WRITE_BACK_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
@@ -107,6 +112,7 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
     let (description, _) = Description::read(&args.volume)?;
     // Where its drives keep their room, being told of free blocks would take more of the volume than it gives.
     let discards = description.members.iter().any(|member| member.sparse);
+    let comes_from_exports = description.members.iter().any(|member| matches!(member.place, Place::Nbd(_)));
     let mut file_system =
         MountOptions { discards, dirty_bytes_max: write_back_bytes, ..MountOptions::default() };
     if let Some(bytes) = cache {
@@ -126,6 +132,7 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
         file_system,
         commit_every_ns: (commit_every_s * 1e9) as u64,
         transport,
+        read_ahead_bytes: comes_from_exports.then_some(READ_AHEAD_BYTES),
     };
     let options = Options {
         clients: Vec::new(),

@@ -83,6 +83,8 @@ pub struct FuseSetup {
     pub commit_every_ns: u64,
     /// How the kernel hands requests over.
     pub transport: Transport,
+    /// How far the kernel reads ahead of programs at least, where this process may say so; else as it does by itself.
+    pub read_ahead_bytes: Option<u64>,
 }
 
 /// How the kernel hands requests over.
@@ -143,6 +145,11 @@ impl<S: Store> FrontSetup<S> for FuseSetup {
         let has_slots = Arc::<AtomicBool>::default();
         let handshake = Handshake { wants_slots: queues.is_some(), has_slots: Arc::clone(&has_slots) };
         let (mount, unmounts) = self.mount(&place, is_read_only, handshake)?;
+        if let Some(bytes) = self.read_ahead_bytes
+            && let Err(error) = mount_point::reads_ahead(&place.at, bytes)
+        {
+            tracing::debug!(target: "evenkeel", "{}: reads ahead as ever: {error}", place.at.display());
+        }
         let mounted = Mounted::new(event_loop, place.at, files);
         if queues.is_some() && !has_slots.load(Ordering::Relaxed) {
             // The session takes its own mount away.

@@ -3,7 +3,9 @@
 //! 1. Nothing is hidden that the user did not name: a folder that holds something is refused unless that is asked for.
 //! 2. What a server of the same volume left there that was killed is replaced; any other mount, or one that is served, is
 //!    not.
+//! 3. The kernel reads ahead as far as pages are away: [`reads_ahead`].
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -36,8 +38,7 @@ pub(super) fn look(path: &Path, source: &str, covers_files: bool) -> Result<Moun
     if let Err(Errno::NOTCONN | Errno::CONNABORTED) = statfs(path) {
         return dead(path, source);
     }
-    let metadata =
-        std::fs::metadata(path).map_err(|error| PathError::new(path, "cannot be mounted on", error))?;
+    let metadata = fs::metadata(path).map_err(|error| PathError::new(path, "cannot be mounted on", error))?;
     if !metadata.is_dir() {
         return Err(refused("it is no folder; name an empty one"));
     }
@@ -47,8 +48,7 @@ pub(super) fn look(path: &Path, source: &str, covers_files: bool) -> Result<Moun
     if is_taken {
         return Err(refused("something is mounted there; unmount that first, or name another folder"));
     }
-    let mut entries =
-        std::fs::read_dir(&at).map_err(|error| PathError::new(path, "cannot be read", error))?;
+    let mut entries = fs::read_dir(&at).map_err(|error| PathError::new(path, "cannot be read", error))?;
     if !covers_files && entries.next().is_some() {
         return Err(refused(
             "it is not empty, and would be hidden; name an empty folder, or add -o nonempty",
@@ -81,6 +81,23 @@ fn without_entering(path: &Path) -> io::Result<PathBuf> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     Ok(parent.canonicalize()?.join(name))
+}
+
+/// Has the kernel read this far ahead of programs in what is mounted at `path`, if it would not by itself. By itself it asks for
+/// 128 KiB, and for the next ones only when they have come.
+///
+/// # Errors
+///
+/// Only root may say so; the mount table cannot be read.
+pub(super) fn reads_ahead(path: &Path, bytes: u64) -> io::Result<()> {
+    let mount = mounts::mounted_at(path)?.ok_or(io::ErrorKind::NotFound)?;
+    // A setting of the mount: it goes with it.
+    let setting = Path::new("/sys/class/bdi").join(mount.device_number).join("read_ahead_kb");
+    let is_kib = fs::read_to_string(&setting)?.trim().parse::<u64>().map_err(io::Error::other)?;
+    match bytes / 1024 {
+        kib if kib > is_kib => fs::write(&setting, kib.to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// Unmounts what is at `path` from there; what is open stays until it is closed.
