@@ -55,6 +55,12 @@ impl Orphans {
         Some((before, next))
     }
 
+    /// What comes before an inode in the list.
+    fn before(&self, number: u32) -> Option<u32> {
+        let place = *self.places.get(&number)?;
+        self.by_place.range(place + 1..).next().map(|(_, &number)| number)
+    }
+
     /// All of them, the first one first.
     pub(crate) fn list(&self) -> Vec<u32> {
         self.by_place.values().rev().copied().collect()
@@ -150,6 +156,24 @@ impl<S: Store> Core<S> {
     /// Blocks that are unmapped at once.
     fn window(&self) -> u64 {
         (self.blocks_max as u64 / 8).clamp(16, 1024)
+    }
+
+    /// The same for [`Self::remove_orphan`].
+    pub(crate) async fn foresee_removal(&mut self, number: u32) -> Result<(), Errno> {
+        match self.orphans.before(number) {
+            Some(before) => self.inode_raw(before).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Loads what [`Self::free_orphan`] needs: what cannot be read is met before anything is changed.
+    pub(crate) async fn foresee_free(&mut self, number: u32, inode: &Inode) -> Result<(), Errno> {
+        if inode.xattr_block != 0 {
+            self.load_xattr_block(inode).await?;
+        }
+        self.foresee_removal(number).await?;
+        let group = (number - 1) / self.geometry.inodes_per_group;
+        self.load(self.groups[group as usize].inode_bitmap).await
     }
 
     /// Frees an inode without a name, of which nothing is mapped any more.

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::Core;
+use crate::commit::Carried;
 use crate::error::Errno;
 use crate::format::group::{self, Group};
 use crate::format::inode::Inode;
@@ -180,6 +181,14 @@ impl<S: Store> Core<S> {
     pub(crate) fn unplace(&mut self, run: Range<u32>) {
         self.placed_blocks -= u64::from(run.end - run.start);
         self.held.remove(run);
+    }
+
+    /// Blocks that were placed for these pages are not needed.
+    pub(crate) fn unplace_all(&mut self, pages: &[Carried]) {
+        for block in pages.iter().filter(|carried| !carried.is_in_place).filter_map(|carried| carried.placed)
+        {
+            self.unplace(block..block + 1);
+        }
     }
 
     /// Takes blocks of one group that are free, whose bitmap is loaded.

@@ -30,7 +30,7 @@ impl<S: Store> Core<S> {
         Ok(all)
     }
 
-    async fn load_xattr_block(&mut self, inode: &Inode) -> Result<(), Errno> {
+    pub(super) async fn load_xattr_block(&mut self, inode: &Inode) -> Result<(), Errno> {
         match self.is_data_block(inode.xattr_block) {
             true => self.load(inode.xattr_block).await,
             false => Err(Errno::Damaged),

@@ -34,6 +34,16 @@ const READS_MAX: usize = 8;
 /// Files that are looked at for something to commit before others have their turn.
 const TURN_NODES: usize = 256;
 
+/// What becomes of an attempt to find blocks.
+enum Place {
+    /// They are found.
+    Found(Request),
+    /// The file is as long as they need it: now they can be.
+    Extended,
+    /// What is dirty is to be made durable before.
+    BehindSync,
+}
+
 /// Blocks that pages may take, with what maps them.
 fn room_for(pages: &[u64]) -> u64 {
     pages.len() as u64 + 8
@@ -324,6 +334,14 @@ impl<S: Store> FileSystem<S> {
         extends: bool,
         caller: &Caller,
     ) -> Result<(), Errno> {
+        if !extends {
+            let mut core = self.look().await;
+            let inode = core.file(number).await?;
+            let size = core.nodes.get(&number).map_or(inode.size, |node| node.size);
+            if end > size.next_multiple_of(BLOCK_BYTES) {
+                return Err(Errno::NotSupported);
+            }
+        }
         let mut index = offset / BLOCK_BYTES;
         while index < end.div_ceil(BLOCK_BYTES) {
             let stop = end.div_ceil(BLOCK_BYTES).min(index + EMPTY_PAGES);
@@ -370,13 +388,14 @@ impl<S: Store> FileSystem<S> {
                 let node = core.node(number, inode.size);
                 let size = node.size;
                 if !extends && end > size.next_multiple_of(BLOCK_BYTES) {
+                    // It was made shorter meanwhile.
                     return Err(Errno::NotSupported);
                 }
                 if node.is_unmapping {
                     return Err(Errno::Io);
                 }
                 if end > inode.size && node.dirty_pages() > 0 {
-                    return Ok(None);
+                    return Ok(Place::BehindSync);
                 }
                 let wanted = Self::empty_in(&mut core, number, &inode, range.clone()).await?;
                 if core.available_blocks(caller.is_privileged) < room_for(&wanted) {
@@ -385,16 +404,16 @@ impl<S: Store> FileSystem<S> {
                 if extends && end > size {
                     // What was behind the end in its page may have to be zeroed.
                     core.extend(number, &mut inode, end).await?;
-                    if end > inode.size {
-                        return Ok(None);
-                    }
+                    // An operation of its own: where the next one fails, it has changed nothing.
+                    return Ok(Place::Extended);
                 }
-                Ok(Some(Self::place_empty(&mut core, number, &inode, &wanted).await?))
+                Ok(Place::Found(Self::place_empty(&mut core, number, &inode, &wanted).await?))
             }
             .await;
             match core.done(placed)? {
-                Some(request) => return Ok(request),
-                None => self.sync_held(number, Part::All { is_data_only: false }).await?,
+                Place::Found(request) => return Ok(request),
+                Place::Extended => {}
+                Place::BehindSync => self.sync_held(number, Part::All { is_data_only: false }).await?,
             }
         }
     }
@@ -430,18 +449,26 @@ impl<S: Store> FileSystem<S> {
         inode: &Inode,
         wanted: &[u64],
     ) -> Result<Request, Errno> {
-        let reserved = room_for(wanted);
-        core.reserved_blocks += reserved;
-        let mut pages = Vec::with_capacity(wanted.len());
-        let mut run = 0..0;
+        let (mut pages, mut run) = (Vec::with_capacity(wanted.len()), 0..0);
         for (at, &index) in wanted.iter().enumerate() {
             if run.is_empty() {
-                let goal = core.goal_behind(number, inode, index).await?;
-                run = core.place_run(goal, (wanted.len() - at) as u32).await?;
+                let found = async {
+                    let goal = core.goal_behind(number, inode, index).await?;
+                    core.place_run(goal, (wanted.len() - at) as u32).await
+                };
+                run = match found.await {
+                    Ok(run) => run,
+                    Err(error) => {
+                        core.unplace_all(&pages);
+                        return Err(error);
+                    }
+                };
             }
             pages.push(Carried { index, placed: Some(run.start), is_in_place: false, page: None });
             run.start += 1;
         }
+        let reserved = room_for(wanted);
+        core.reserved_blocks += reserved;
         Ok(Request { number, pages, size: inode.size, reserved, ..Request::default() })
     }
 

@@ -193,7 +193,16 @@ impl<S: Store> FileSystem<S> {
     /// has told so.
     async fn end_orphans(&self, orphans: Vec<u32>) {
         for number in orphans {
-            let _one_that_cannot_be_read_stays = self.end_orphan(number).await;
+            if self.end_orphan(number).await.is_ok() {
+                continue;
+            }
+            // One with a name is not made longer before what is left of it is cut off.
+            let mut core = self.0.core.lock().await;
+            if let Ok(inode) = core.inode(number).await
+                && inode.links > 0
+            {
+                core.node(number, inode.size).is_unmapping = true;
+            }
         }
     }
 

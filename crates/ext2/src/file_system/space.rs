@@ -240,8 +240,12 @@ impl<S: Store> FileSystem<S> {
     async fn end_some(core: &mut Core<S>, number: u32, from: &mut Option<u64>) -> Result<bool, Errno> {
         let mut inode = core.inode(number).await?;
         let is_named = inode.links > 0;
-        if !is_named {
-            core.drop_pages(number, 0, u64::MAX);
+        match is_named {
+            true => core.foresee_removal(number).await?,
+            false => {
+                core.foresee_free(number, &inode).await?;
+                core.drop_pages(number, 0, u64::MAX);
+            }
         }
         let start = if is_named { inode.size.div_ceil(BLOCK_BYTES) } else { 0 };
         let is_all = core.unmap_some(number, &mut inode, from.get_or_insert(start), INDEX_END).await?;

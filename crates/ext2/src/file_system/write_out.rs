@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -164,7 +165,9 @@ impl<S: Store> FileSystem<S> {
         {
             let core = self.0.core.lock().await;
             let dirty = |number: &u32| core.nodes.get(number).map_or(0, Node::dirty_pages);
-            match written.filter(|number| dirty(number) >= self.group_pages_within(GROUP_PAGES)) {
+            let is_stuck = |number: &u32| core.nodes.get(number).is_some_and(|node| node.is_stuck);
+            let has_many = |number: &u32| dirty(number) >= self.group_pages_within(GROUP_PAGES);
+            match written.filter(|number| has_many(number) || is_stuck(number)) {
                 Some(number) => chosen.push(number),
                 None => {
                     let nodes = core.nodes.iter().filter(|(_, node)| !node.is_stuck);
@@ -180,12 +183,9 @@ impl<S: Store> FileSystem<S> {
                 }
             }
         }
-        let is_concerned = written.is_none_or(|written| chosen.contains(&written));
         let synced = self.sync_each(chosen.iter().copied(), Part::Group).await;
-        match synced {
-            Err(error) if is_concerned => Err(error),
-            _ => Ok(!chosen.is_empty()),
-        }
+        let failed = synced.iter().find(|(number, _)| written.is_none_or(|written| written == *number));
+        failed.map_or(Ok(!chosen.is_empty()), |&(_, error)| Err(error))
     }
 
     /// Makes files durable, given how many pages of each are dirty: those that have few together, so that a commit carries
@@ -206,25 +206,26 @@ impl<S: Store> FileSystem<S> {
             let (some, left) = files.split_at(together);
             files = left;
             let part = Part::All { is_data_only: false };
-            outcome = outcome.and(self.sync_each(some.iter().map(|&(number, _)| number), part).await);
+            let failed = self.sync_each(some.iter().map(|&(number, _)| number), part).await;
+            outcome = outcome.and(failed.first().map_or(Ok(()), |&(_, error)| Err(error)));
         }
         outcome
     }
 
-    /// Syncs a part of each of these files, side by side.
-    async fn sync_each(&self, files: impl Iterator<Item = u32>, part: Part) -> Result<(), Errno> {
-        let failure = Cell::new(None);
+    /// Syncs a part of each of these files, side by side; those that failed.
+    async fn sync_each(&self, files: impl Iterator<Item = u32>, part: Part) -> Vec<(u32, Errno)> {
+        let failed = RefCell::new(Vec::new());
         let synced = files.map(async |number| {
             let synced = self.sync_if_there(number, part).await;
             if let Some(node) = self.0.core.lock().await.nodes.get_mut(&number) {
                 node.is_stuck = synced.is_err();
             }
             if let Err(error) = synced {
-                failure.set(Some(error));
+                failed.borrow_mut().push((number, error));
             }
         });
         all(synced).await;
-        failure.get().map_or(Ok(()), Err)
+        failed.into_inner()
     }
 
     /// Makes a file durable, or a part of it.
@@ -318,6 +319,10 @@ impl<S: Store> FileSystem<S> {
         if bytes > self.0.options.small_max_bytes || has_torn {
             return Ok((request, indexes));
         }
+        // What maps them is needed by the commit: here it fails this file, there it would fail all.
+        for &index in &indexes {
+            core.map_one(&inode, index).await?;
+        }
         let carried = |index| Carried { index, placed: None, is_in_place: false, page: None };
         request.pages = indexes.into_iter().map(carried).collect();
         Ok((request, Vec::new()))
@@ -325,25 +330,50 @@ impl<S: Store> FileSystem<S> {
 
     /// Writes pages to their blocks, and commits what is asked for with them.
     async fn carry_out(&self, mut request: Request, indexes: Vec<u64>) -> Result<(), Errno> {
-        for group in indexes.chunks(self.group_pages()) {
-            let mut placed = Vec::with_capacity(group.len());
-            for part in group.chunks(TURN_PAGES) {
-                let mut core = self.change().await?;
-                let found = Self::place(&mut core, request.number, part).await;
-                placed.extend(core.done(found)?);
-                yield_once().await;
-            }
-            self.write_placed(&placed).await?;
-            request.pages.extend(placed);
+        if let Err(error) = self.write_groups(&mut request, &indexes).await {
+            self.0.core.lock().await.unplace_all(&request.pages);
+            return Err(error);
         }
         self.commit(Some(request)).await
     }
 
-    /// Finds blocks for pages.
+    async fn write_groups(&self, request: &mut Request, indexes: &[u64]) -> Result<(), Errno> {
+        for group in indexes.chunks(self.group_pages()) {
+            let first = request.pages.len();
+            for part in group.chunks(TURN_PAGES) {
+                let mut core = self.change().await?;
+                let found = Self::place(&mut core, request.number, part).await;
+                request.pages.extend(core.done(found)?);
+                yield_once().await;
+            }
+            self.write_placed(&request.pages[first..]).await?;
+        }
+        Ok(())
+    }
+
+    /// Finds blocks for pages: for all of them, or for none.
     async fn place(core: &mut Core<S>, number: u32, indexes: &[u64]) -> Result<Vec<Carried>, Errno> {
+        let (mut placed, mut run) = (Vec::with_capacity(indexes.len()), 0..0);
+        let found = Self::place_each(core, number, indexes, &mut placed, &mut run).await;
+        debug_assert!(run.is_empty() || found.is_err());
+        match found {
+            Ok(()) => Ok(placed),
+            Err(error) => {
+                core.unplace_all(&placed);
+                core.unplace(run);
+                Err(error)
+            }
+        }
+    }
+
+    async fn place_each(
+        core: &mut Core<S>,
+        number: u32,
+        indexes: &[u64],
+        placed: &mut Vec<Carried>,
+        run: &mut Range<u32>,
+    ) -> Result<(), Errno> {
         let inode = core.file(number).await?;
-        let mut placed = Vec::with_capacity(indexes.len());
-        let mut run = 0..0;
         let mut next_index = None;
         for (at, &index) in indexes.iter().enumerate() {
             let Some(page) = core.nodes.get_mut(&number).and_then(|node| node.snapshot(index)) else {
@@ -354,20 +384,19 @@ impl<S: Store> FileSystem<S> {
                 placed.push(Carried { index, placed: Some(block), is_in_place: true, page: Some(page) });
                 continue;
             }
-            if run.is_empty() {
+            if run.start == run.end {
                 let goal = match next_index == Some(index) {
                     true => run.start,
                     false => core.goal_behind(number, &inode, index).await?,
                 };
                 let wanted = Self::unmapped_from(core, &inode, &indexes[at..]).await?;
-                run = core.place_run(goal, wanted).await?;
+                *run = core.place_run(goal, wanted).await?;
             }
             placed.push(Carried { index, placed: Some(run.start), is_in_place: false, page: Some(page) });
             run.start += 1;
             next_index = Some(index + 1);
         }
-        debug_assert!(run.is_empty());
-        Ok(placed)
+        Ok(())
     }
 
     /// How many of the first pages are not mapped.

@@ -1,7 +1,7 @@
 //! Blocks that cannot be read cost the file that needs them, and nobody else.
 
 use crate::common::{clock, e2fsck, formatted, mounted, run};
-use evenkeel_ext2::{Caller, Errno, FileSystem, MemoryStore, MountOptions, ROOT_INODE};
+use evenkeel_ext2::{Caller, Errno, FileSystem, MemoryStore, MountOptions, ROOT_INODE, XattrMode};
 
 const ROOT: Caller = Caller::ROOT;
 
@@ -87,6 +87,13 @@ fn a_removed_file_whose_map_cannot_be_read_stays_an_orphan_and_the_others_are_du
 
 #[test]
 fn a_file_that_cannot_be_synced_keeps_no_other_from_it() {
+    // Much that is dirty goes past commits, little goes with them.
+    for pages in [2, 10, 20] {
+        one_that_cannot_be_synced(pages);
+    }
+}
+
+fn one_that_cannot_be_synced(pages: usize) {
     let store = formatted(256 << 20);
     let options = MountOptions { cache_bytes: 0, dirty_bytes_max: 1 << 20, ..MountOptions::default() };
     let mount = || run(FileSystem::mount(store.clone(), options, clock())).unwrap();
@@ -99,7 +106,8 @@ fn a_file_that_cannot_be_synced_keeps_no_other_from_it() {
     let files = mount();
     run(async {
         let bad = files.lookup(ROOT_INODE, b"bad").await.unwrap().inode;
-        files.write(bad, 20 * PAGE as u64, &[FILL + 1; 20 * PAGE], &ROOT).await.unwrap();
+        let written = vec![FILL + 1; pages * PAGE];
+        files.write(bad, 20 * PAGE as u64, &written, &ROOT).await.unwrap();
         // Inodes all over the store take the place of the map in the cache.
         for _ in 0..3 {
             for number in (16..10_000).step_by(16) {
@@ -133,7 +141,7 @@ fn a_file_that_cannot_be_synced_keeps_no_other_from_it() {
         store.make_readable();
         files.sync_all().await.unwrap();
         let bad = contents(&files, "bad").await;
-        assert!(bad[20 * PAGE..].iter().all(|&byte| byte == FILL + 1));
+        assert!(bad[20 * PAGE..][..pages * PAGE].iter().all(|&byte| byte == FILL + 1));
         files.unmount().await.unwrap();
     });
     e2fsck(&store).unwrap();
@@ -177,6 +185,9 @@ fn what_could_not_be_cut_off_never_comes_back() {
         run(async {
             assert_eq!(contents(&files, "other").await, b"other");
             let file = files.lookup(ROOT_INODE, b"bad").await.unwrap().inode;
+            let end = places[8] + PAGE as u64;
+            assert_eq!(files.write(file, end, b"new", &ROOT).await, Err(Errno::Io));
+            assert_eq!(files.setattr(file, &size(end)).await.unwrap_err(), Errno::Io);
             store.make_readable();
             files.setattr(file, &size(0)).await.unwrap();
             let end = places[8] + PAGE as u64;
@@ -187,4 +198,78 @@ fn what_could_not_be_cut_off_never_comes_back() {
         });
         e2fsck(&store).unwrap();
     }
+}
+
+#[test]
+fn a_removed_file_whose_attributes_cannot_be_read_keeps_no_volume_from_being_mounted() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = fill(&files, "bad", 3).await;
+        files.setxattr(file, b"user.large", &[FILL + 1; 1000], XattrMode::Set).await.unwrap();
+        files.unmount().await.unwrap();
+    });
+    let image = store.image();
+    let holds = |block: &[u8]| block.windows(1000).any(|bytes| bytes.iter().all(|&byte| byte == FILL + 1));
+    let attributes = image.chunks_exact(PAGE).position(holds).unwrap();
+    store.make_unreadable(attributes as u64);
+    for _ in 0..2 {
+        let files = mounted(store.clone());
+        run(async {
+            if let Ok(bad) = files.lookup(ROOT_INODE, b"bad").await {
+                files.unlink(ROOT_INODE, b"bad").await.unwrap();
+                assert_eq!(files.forget(bad.inode, 1).await, Err(Errno::Io));
+            }
+            let good = files.create(ROOT_INODE, b"good", 0o644, &ROOT).await;
+            if let Ok(good) = good {
+                files.write(good.inode, 0, b"good", &ROOT).await.unwrap();
+            }
+            assert_eq!(files.failure().await, None);
+            files.unmount().await.unwrap();
+        });
+    }
+    store.make_readable();
+    let files = mounted(store.clone());
+    run(async {
+        assert_eq!(contents(&files, "good").await, b"good");
+        files.unmount().await.unwrap();
+    });
+    e2fsck(&store).unwrap();
+}
+
+#[test]
+fn blocks_that_were_found_for_a_file_that_then_fails_are_free_again() {
+    let store = formatted(256 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        // Mapped by three blocks; what is between them has none.
+        let file = create(&files, "bad").await;
+        for at in [12, 12 + 1024, 12 + 2048] {
+            files.write(file, at * PAGE as u64, &[FILL; PAGE], &ROOT).await.unwrap();
+        }
+        files.unmount().await.unwrap();
+    });
+    let mapping = mapping_blocks(&store);
+    let options = MountOptions { cache_bytes: 0, ..MountOptions::default() };
+    let files = run(FileSystem::mount(store.clone(), options, clock())).unwrap();
+    run(async {
+        let file = files.lookup(ROOT_INODE, b"bad").await.unwrap().inode;
+        for at in [20, 2048 + 20] {
+            files.write(file, at * PAGE as u64, &[7; 40 * PAGE], &ROOT).await.unwrap();
+        }
+        for _ in 0..3 {
+            for number in (16..10_000).step_by(16) {
+                let _there_is_none = files.getattr(number).await;
+            }
+        }
+        store.make_unreadable(mapping[2]);
+        let before = files.statistics().await;
+        for _ in 0..30 {
+            assert_eq!(files.fsync(file).await, Err(Errno::Io));
+        }
+        assert_eq!(files.statistics().await, before);
+        store.make_readable();
+        files.unmount().await.unwrap();
+    });
+    e2fsck(&store).unwrap();
 }
