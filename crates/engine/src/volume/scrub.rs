@@ -10,7 +10,7 @@ use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::layout::{JournalStore, PageStore};
 
-/// Damaged pages that a report names; more are not looked for.
+/// Damaged pages that a report names; more are looked at, too.
 const NAMED_MAX: usize = 10_000;
 
 /// What a scrub found.
@@ -22,10 +22,23 @@ pub struct ScrubReport {
     pub wrong_copies: u64,
     /// The same, of each copy that the device keeps, by its number.
     pub wrong_by_copy: Vec<u64>,
-    /// Pages of which no copy is what was written.
+    /// Pages of which no copy is what was written; no more than the first 10,000.
     pub damaged_pages: Vec<u64>,
     /// Pages of the table of sums of which no copy is. What they speak of could not be checked.
     pub damaged_table_pages: Vec<u64>,
+}
+
+impl ScrubReport {
+    /// Whether there may be more damaged pages than are named.
+    pub fn names_some(&self) -> bool {
+        self.damaged_pages.len() >= NAMED_MAX
+    }
+
+    fn name_damaged(&mut self, page: u64) {
+        if !self.names_some() {
+            self.damaged_pages.push(page);
+        }
+    }
 }
 
 /// What is done about copies that are wrong.
@@ -81,9 +94,6 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
                 tell(page, &report);
                 inner.rest_after(&report, began_ns, bytes_per_s).await;
             }
-            if report.damaged_pages.len() >= NAMED_MAX {
-                break;
-            }
         }
         Ok(report)
     }
@@ -136,7 +146,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         if sum != 0
             && self.scrub_copies(self.home.layout().page_offset(page), sum, is_settled, mode, report).await
         {
-            report.damaged_pages.push(page);
+            report.name_damaged(page);
         }
     }
 

@@ -125,19 +125,38 @@ impl Striping {
         HELD_MAX_BYTES / (2 * (1 + self.stripes.parity() as u64) + 1)
     }
 
-    /// Ways to get a page: from its member, and from others with each choice of as many left out as may be lost beside it.
+    /// Ways to get a page: from its member, and from others with each choice of as many left out as may be lost beside it, but no more
+    /// than [`VERSIONS_MAX`].
     pub(super) fn versions(&self) -> usize {
         let (others, out) = (self.stripes.members() - 1, self.stripes.parity() - 1);
-        1 + (0..out).fold(1, |ways, step| ways * (others - step) / (step + 1))
+        (1 + choices(others, out)).min(VERSIONS_MAX)
     }
 
     /// The shards that the choice of this number leaves out, a bit each, of those beside `number`.
     fn left_out(&self, number: usize, choice: usize) -> u64 {
-        let out = self.stripes.parity() as u32 - 1;
-        let all = 0u64..1 << self.stripes.members();
-        let mut choices = all.filter(|bits| bits.count_ones() == out && bits >> number & 1 == 0);
-        choices.nth(choice).unwrap_or(0)
+        left_out(self.stripes.members(), self.stripes.parity() - 1, number, choice)
     }
+}
+
+/// Ways to get a page that are tried, of the thousands that a wide stripe with much parity has: each is read and computed anew.
+const VERSIONS_MAX: usize = 512;
+
+/// In how many ways so many of `of` can be chosen.
+fn choices(of: usize, count: usize) -> usize {
+    if count > of { 0 } else { (0..count).fold(1, |ways, step| ways * (of - step) / (step + 1)) }
+}
+
+/// The choice of this number of `out` of so many members without `number`, a bit each: choices are in the order of their bits. Knuth,
+/// The Art of Computer Programming 4A, 7.2.1.3, combinadics.
+fn left_out(members: usize, out: usize, number: usize, choice: usize) -> u64 {
+    let (mut left, mut bits) = (choice, 0);
+    for taken in (1..=out).rev() {
+        let place = (taken - 1..members - 1).rev().find(|&place| choices(place, taken) <= left);
+        let Some(place) = place else { return 0 };
+        left -= choices(place, taken);
+        bits |= 1 << (place + usize::from(place >= number));
+    }
+    bits
 }
 
 impl<E: Env, M: Drive> Inner<E, M> {
@@ -185,5 +204,25 @@ impl<E: Env, M: Drive> Inner<E, M> {
     ) -> Result<(), DeviceError> {
         let encoded = striping.code.encode(data, parity);
         encoded.map_err(|_| DeviceError { doing: "encode a stripe", errno: EIO })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_all_of_them_in_the_order_of_their_bits() {
+        for members in 2..=12usize {
+            for out in 0..members - 1 {
+                for number in 0..members {
+                    let is_one = |bits: &u64| bits.count_ones() as usize == out && bits >> number & 1 == 0;
+                    let all: Vec<u64> = (0..1 << members).filter(is_one).collect();
+                    assert_eq!(all.len(), choices(members - 1, out));
+                    let found = (0..all.len()).map(|choice| left_out(members, out, number, choice));
+                    assert!(found.eq(all), "{out} of {members} without {number}");
+                }
+            }
+        }
     }
 }
