@@ -21,13 +21,19 @@ impl FileDrive {
         let state = &*self.0;
         // Where transfers go is said by each of them: nobody relies on this place.
         let end = rustix::fs::seek(&state.file, rustix::fs::SeekFrom::End(0))?;
+        Ok(self.note_size(end))
+    }
+
+    /// The same, of a file that was found to end there.
+    pub(super) fn note_size(&self, end: u64) -> u64 {
+        let state = &*self.0;
         let geometry = state.geometry.get();
         let sector_bytes = u64::from(geometry.sector_bytes);
         let size_bytes = end / sector_bytes * sector_bytes;
         if size_bytes > geometry.size_bytes {
             state.geometry.set(Geometry { size_bytes, ..geometry });
         }
-        Ok(size_bytes)
+        size_bytes
     }
 
     /// That there is room for the file to be of `size_bytes`, as far as that can be known without taking it.

@@ -26,8 +26,10 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
@@ -92,6 +94,12 @@ struct State {
     discards: Cell<bool>,
     /// Whether its file was found shorter than the drive: what was written there is gone, however long it is by now.
     is_cut_short: Cell<bool>,
+    /// Whether its file was found without a name, where that is not asked on this thread.
+    is_removed: Cell<bool>,
+    /// What is at its path as long as it is there.
+    opened: OpenFile,
+    /// Held by discards that another thread carries out.
+    discarding: Arc<()>,
     pool: Rc<Pool>,
     doing: Doing,
 }
@@ -131,10 +139,10 @@ impl FileDrive {
     /// Those of the system; `StorageFull` where there is no room.
     pub async fn restore_length(&self) -> io::Result<()> {
         let state = &*self.0;
-        let found = rustix::fs::fstat(&state.file)?;
+        let found_bytes = self.ask(|file| rustix::fs::seek(file, SeekFrom::End(0))).await?;
         let size_bytes = state.geometry.get().size_bytes;
         state.is_cut_short.set(false);
-        if state.is_block_device || u64::try_from(found.st_size).is_ok_and(|found| found >= size_bytes) {
+        if state.is_block_device || found_bytes >= size_bytes {
             return Ok(());
         }
         if state.discards.get() {
@@ -146,7 +154,7 @@ impl FileDrive {
     /// Whether transfers are under way, as those of a call that was given up.
     pub(crate) fn has_transfers(&self) -> bool {
         let own = if Rc::ptr_eq(&self.0.file, &self.0.cached) { 2 } else { 1 };
-        Rc::strong_count(&self.0.file) > own
+        Rc::strong_count(&self.0.file) > own || Arc::strong_count(&self.0.discarding) > 1
     }
 
     /// Whether its file was made shorter than the drive since it was opened: it is failed from then on. Of a file system that may not
@@ -162,6 +170,20 @@ impl FileDrive {
         state.is_cut_short.get()
     }
 
+    /// Asks something of its file, on another thread where that may wait for somebody.
+    async fn ask<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&OwnedFd) -> Result<T, Errno> + Send + 'static,
+    ) -> io::Result<T> {
+        match &self.0.aside {
+            None => Ok(call(&self.0.file)?),
+            Some(aside) => {
+                let file = self.0.file.try_clone()?;
+                Ok(aside.call(move || call(&file)).await??)
+            }
+        }
+    }
+
     fn note_end(&self, found: Result<u64, Errno>) {
         let size_bytes = self.0.geometry.get().size_bytes;
         self.0.is_cut_short.set(found.is_ok_and(|len| len < size_bytes));
@@ -175,10 +197,11 @@ impl FileDrive {
     /// That nothing was cut off: a write behind its end would make it as long as before, with a hole in it.
     async fn check_whole(&self) -> Result<(), DeviceError> {
         let state = &*self.0;
-        if let Some(aside) = state.aside.as_ref().filter(|_| !state.is_cut_short.get()) {
-            let asked = state.file.try_clone().map_err(|error| Self::failed(&error, state.doing.write))?;
-            let found = aside.call(move || rustix::fs::seek(&asked, SeekFrom::End(0))).await;
-            self.note_end(found.map_err(|error| Self::failed(&error, state.doing.write))?);
+        if state.aside.is_some() && !state.is_cut_short.get() {
+            let found = self.ask(|file| rustix::fs::fstat(file)).await;
+            let found = found.map_err(|error| Self::failed(&error, state.doing.write))?;
+            state.is_removed.set(found.st_nlink == 0);
+            self.note_end(Ok(u64::try_from(found.st_size).unwrap_or_default()));
         }
         match self.is_cut_short() {
             true => Err(self.cut_short_error()),
@@ -373,8 +396,13 @@ impl FileDrive {
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             return state.event_loop.fallocate(&state.file, hole, extent.offset, extent.len).await;
         }
-        let file = state.file.try_clone()?;
-        state.event_loop.blocking(move || open::discard_block_range(&file, extent)).await.flatten()
+        let (file, discarding) = (state.file.try_clone()?, Arc::clone(&state.discarding));
+        let discard = move || {
+            let done = open::discard_block_range(&file, extent);
+            drop(discarding);
+            done
+        };
+        state.event_loop.blocking(discard).await.flatten()
     }
 
     fn failed(error: &io::Error, doing: &'static str) -> DeviceError {
@@ -516,7 +544,8 @@ impl Device for FileDrive {
 
 impl Drive for FileDrive {
     async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
-        let found = self.look_at_size().map_err(|error| Self::failed(&error, "find its size"))?;
+        let end = self.ask(|file| rustix::fs::seek(file, SeekFrom::End(0))).await;
+        let found = self.note_size(end.map_err(|error| Self::failed(&error, "find its size"))?);
         match found >= size_bytes {
             true => Ok(()),
             false => Err(Error::Unusable(format!("it has {found} bytes, and {size_bytes} are needed"))),

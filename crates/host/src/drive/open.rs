@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_engine::device::{Extent, Geometry};
@@ -19,7 +19,7 @@ use evenkeel_engine::env::Env;
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::drop_behind::DropBehind;
-use super::{Doing, DurableWay, FileDrive, State};
+use super::{Doing, DurableWay, FileDrive, OpenFile, State};
 use crate::busy::retry_while_busy;
 use crate::durable_file::{direct_io_granule, is_block_device, odd_kind};
 use crate::event_loop::Loop;
@@ -82,6 +82,7 @@ struct Found {
     is_block_device: bool,
     is_far: bool,
     geometry: Geometry,
+    opened: OpenFile,
 }
 
 /// What is at a path, where it can be no drive.
@@ -134,7 +135,7 @@ impl FileDrive {
     }
 
     fn of(event_loop: &Loop, path: &Path, options: DriveOptions, found: Found) -> Self {
-        let Found { file, cached, is_direct, is_block_device, is_far, geometry } = found;
+        let Found { file, cached, is_direct, is_block_device, is_far, geometry, opened } = found;
         let default_way = if is_direct { DurableWay::Dsync } else { DurableWay::Linked };
         let file = Rc::new(file);
         let aside = is_far.then(|| event_loop.carry_out_aside(&file));
@@ -155,6 +156,9 @@ impl FileDrive {
             durable_way: Cell::new(options.durable_way.unwrap_or(default_way)),
             discards: Cell::new(is_block_device || !options.keeps_room),
             is_cut_short: Cell::new(false),
+            is_removed: Cell::new(false),
+            opened,
+            discarding: Arc::default(),
             pool: Pool::new(event_loop, options.pool_bytes),
             doing: Doing::with(path.display()),
         }))
@@ -246,7 +250,8 @@ impl Found {
         let file = OwnedFd::from(file);
         let is_far = stack.stack.over_network || stack.stack.file_system.starts_with("fuse");
         let cached = granule.filter(|_| !is_far).and_then(|_| through_page_cache(&file).ok());
-        Ok(Self { file, cached, is_direct: granule.is_some(), is_block_device, is_far, geometry })
+        let opened = OpenFile::of(path.to_owned(), &file).map_err(failed("cannot look at"))?;
+        Ok(Self { file, cached, is_direct: granule.is_some(), is_block_device, is_far, geometry, opened })
     }
 }
 

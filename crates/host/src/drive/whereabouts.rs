@@ -35,22 +35,27 @@ enum Identity {
 
 impl FileDrive {
     /// What it has open.
-    ///
-    /// # Errors
-    ///
-    /// Those of `fstat`.
-    pub(crate) fn open_file(&self) -> io::Result<OpenFile> {
-        OpenFile::of(self.0.path.clone(), &self.0.file)
+    pub(crate) fn open_file(&self) -> &OpenFile {
+        &self.0.opened
     }
 
-    /// Whether its path leads to it, and to no other file; to the same device by another node of it, too.
-    pub fn is_still_at_its_path(&self) -> bool {
-        self.open_file().is_ok_and(|file| file.is_at_its_path().unwrap_or(false))
+    /// Whether its path leads to it, and to no other file; to the same device by another node of it, too. Asked on another thread.
+    pub async fn is_still_at_its_path(&self) -> bool {
+        let file = self.0.opened.clone();
+        let asked = self.0.event_loop.blocking(move || file.is_at_its_path()).await;
+        asked.ok().flatten().unwrap_or(false)
     }
 
-    /// Whether it is a file without a name, which is gone once it is closed.
+    /// Whether it is a file without a name, which is gone once it is closed. Of a file system that may not answer, what the last
+    /// write or flush found.
     pub fn is_removed(&self) -> bool {
-        !self.0.is_block_device && rustix::fs::fstat(&self.0.file).is_ok_and(|found| found.st_nlink == 0)
+        match self.0.aside {
+            Some(_) => self.0.is_removed.get(),
+            None => {
+                let found = || rustix::fs::fstat(&self.0.file);
+                !self.0.is_block_device && found().is_ok_and(|found| found.st_nlink == 0)
+            }
+        }
     }
 }
 

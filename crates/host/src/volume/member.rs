@@ -269,7 +269,7 @@ impl MemberDrive {
     /// The file or block device of this machine that it has open.
     pub(super) fn open_file(&self) -> Option<OpenFile> {
         match self {
-            Self::File(drive) => drive.open_file().ok(),
+            Self::File(drive) => Some(drive.open_file().clone()),
             Self::Nbd(_) | Self::KeptFile(_) | Self::KeptNbd(_) => None,
         }
     }
@@ -291,9 +291,9 @@ impl MemberDrive {
     }
 
     /// Whether its place still leads to it: a file may have been removed, and another made under its name.
-    pub(super) fn is_still_at_its_place(&self) -> bool {
+    pub(super) async fn is_still_at_its_place(&self) -> bool {
         match self {
-            Self::File(drive) => drive.is_still_at_its_path(),
+            Self::File(drive) => drive.is_still_at_its_path().await,
             Self::Nbd(_) | Self::KeptFile(_) | Self::KeptNbd(_) => true,
         }
     }

@@ -11,6 +11,7 @@ mod rejoin;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -373,18 +374,17 @@ impl Mirror {
             }
         };
         // A file that was made anew is another one under the same name.
-        let is_of_use = |drive: &Rc<MemberDrive>| {
-            new.place == *old && drive.failure().is_none() && drive.is_still_at_its_place()
-        };
-        if let Some(drive) = held.filter(is_of_use) {
+        if let Some(drive) = held.filter(|drive| new.place == *old && drive.failure().is_none())
+            && drive.is_still_at_its_place().await
+        {
             if let MemberDrive::File(file) = &*drive {
                 let restored = file.restore_length().await;
                 restored.map_err(|error| refused(format!("cannot make it as large as it was: {error}")))?;
             }
             return self.taken_for(slot, drive, geometry, new).await;
         }
-        let limit_ns = self.options.answer_max_ns;
-        match open_one(&self.event_loop, folder, new, new.options(), limit_ns, purpose).await {
+        let limit = (self.options.answer_max_ns, Patience::Serving);
+        match open_one(&self.event_loop, folder, new, new.options(), limit, purpose).await {
             Opened::There(drive) => self.taken_for(slot, drive, geometry, new).await,
             Opened::Missing(why) => Err(refused(why)),
             Opened::Mistake(error) => Err(error.into()),
@@ -690,7 +690,9 @@ async fn open_all(
     let opened: RefCell<Vec<Option<Opened>>> = RefCell::new(members.iter().map(|_| None).collect());
     join::all(members.iter().enumerate().map(async |(place, member)| {
         let purpose = purpose(place, member.unfenced);
-        let drive = open_one(event_loop, folder, member, member.options(), limit_ns, purpose).await;
+        let drive =
+            open_one(event_loop, folder, member, member.options(), (limit_ns, Patience::Opening), purpose)
+                .await;
         opened.borrow_mut()[place] = Some(drive);
     }))
     .await;
@@ -752,12 +754,21 @@ impl Opened {
 /// Memory of each drive for transfers: there are many of them, and few have much to do at once.
 const POOL_BYTES: usize = 2 << 20;
 
+/// How long a file or device is waited for.
+#[derive(Debug, Clone, Copy)]
+enum Patience {
+    /// As long as it takes: nobody is served yet. A copy that was just restored is written back first.
+    Opening,
+    /// As long as it may keep an answer waiting.
+    Serving,
+}
+
 async fn open_one(
     event_loop: &Loop,
     folder: &Path,
     member: &Member,
     options: DriveOptions,
-    limit_ns: u64,
+    (limit_ns, patience): (u64, Patience),
     purpose: Purpose,
 ) -> Opened {
     let place = member.place.within(folder);
@@ -769,7 +780,10 @@ async fn open_one(
         Place::Nbd(_) => 0,
     };
     let silence = async {
-        event_loop.sleep(busy_ns.saturating_add(limit_ns)).await;
+        match (patience, &place) {
+            (Patience::Opening, Place::Path(_)) => pending().await,
+            _ => event_loop.sleep(busy_ns.saturating_add(limit_ns)).await,
+        }
         None
     };
     match race(drive, silence).await {

@@ -15,7 +15,9 @@ use evenkeel_engine::layout::JournalStore;
 use evenkeel_engine::layout::mirror::Rejoined;
 use evenkeel_engine::ring::MemberState;
 
-use super::{LEAVING, Mirror, MirrorDrive, Opened, TAKEN_HOME_LOOK_NS, TAKEN_HOME_MAX_NS, open_one};
+use super::{
+    LEAVING, Mirror, MirrorDrive, Opened, Patience, TAKEN_HOME_LOOK_NS, TAKEN_HOME_MAX_NS, open_one,
+};
 use crate::drive::DriveOptions;
 use crate::volume::description::Member;
 
@@ -53,9 +55,9 @@ impl Mirror {
         self.members.borrow_mut()[place].drive = None;
         self.ring.let_go(place);
         let options = DriveOptions { busy_timeout: LEAVING, ..described.options() };
-        let (purpose, limit_ns) =
-            (self.opening.member(place, described.unfenced), self.options.answer_max_ns);
-        let drive = match open_one(&self.event_loop, folder, described, options, limit_ns, purpose).await {
+        let purpose = self.opening.member(place, described.unfenced);
+        let limit = (self.options.answer_max_ns, Patience::Serving);
+        let drive = match open_one(&self.event_loop, folder, described, options, limit, purpose).await {
             Opened::There(drive) => drive,
             Opened::Missing(why) => return Err(NotTaken::NotThere(why)),
             Opened::Mistake(error) => {
