@@ -49,6 +49,8 @@ fn what_a_line_says_of_the_first_file_puts_back_one_that_is_removed_later_too() 
     assert_eq!(command(&message(&first)), command(&message(&second)));
     let shown = is_in_state(&scene, &server, "degraded", 1);
     assert_eq!(command(&shown), command(&message(&first)), "status names it too");
+    // One that found no room left a part of the first file.
+    fs::write(volume.folder().join("home.copied"), b"a part").unwrap();
     put_back(&volume, server, &command(&message(&first)), &bytes);
 }
 

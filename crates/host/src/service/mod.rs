@@ -223,7 +223,7 @@ pub async fn run(
     let sockets: Rc<[SocketFile]> = listeners.files().into();
     let watch = |term: &Term, open: &OpenVolume| {
         let (reporter, copy, sockets) = (reporter.clone(), copy.clone(), Rc::clone(&sockets));
-        Watcher::begin(event_loop, term, open, reporter, copy, sockets)
+        Watcher::begin(event_loop, term, open, reporter, copy, (sockets, is_alone))
     };
     let mut term = Term::begin(event_loop);
     let mut watcher = watch(&term, &open);

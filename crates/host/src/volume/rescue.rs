@@ -1,7 +1,8 @@
 //! Files of a served volume that were removed, and the one command that puts all of them back.
 //!
 //! 1. A file without a name lives for as long as its server has it open: it is copied from `/proc/PID/fd`, while the server
-//!    is stopped, and the server is killed once every copy is whole. What is killed so is served again with every write.
+//!    is stopped, and the server is killed once every copy is whole and durable. What is killed so is served again with every
+//!    write. Where there is no room for a copy, the same command can be given again.
 //! 2. The command names every file of the volume, also those that have their names: it is right for whatever else is
 //!    removed before somebody runs it, and leaves alone what is there.
 
@@ -79,12 +80,19 @@ fn command(process: u32, files: &[(i32, &Path)]) -> String {
     folders.dedup();
     let folders: Vec<String> = folders.into_iter().map(quoted).collect();
     let copies = files.iter().map(|(descriptor, path)| {
-        let path = quoted(path);
-        format!("{{ test -e {path} || cp /proc/{process}/fd/{descriptor} {path}; }} && ")
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(BESIDE);
+        let (path, beside) = (quoted(path), quoted(Path::new(&beside)));
+        format!(
+            "{{ test -e {path} || {{ cp /proc/{process}/fd/{descriptor} {beside} && sync {beside} && mv {beside} {path}; }}; }} && "
+        )
     });
-    let copies: String = copies.collect();
-    format!("kill -STOP {process} && mkdir -p {} && {copies}kill -KILL {process}", folders.join(" "))
+    let (copies, folders) = (copies.collect::<String>(), folders.join(" "));
+    format!("kill -STOP {process} && mkdir -p {folders} && {copies}sync {folders} && kill -KILL {process}")
 }
+
+/// Behind the name of a copy that is not whole yet: the same command begins it anew, and takes no part of it for the file.
+const BESIDE: &str = ".copied";
 
 /// The regular files that a process has open: its descriptor, its path, and whether it was removed.
 fn open_files(process: u32) -> Vec<(i32, PathBuf, bool)> {

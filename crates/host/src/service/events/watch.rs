@@ -111,6 +111,8 @@ pub(in crate::service) struct Watcher {
     copy: Option<Rc<CopyCommand>>,
     /// Files of the sockets where it listens.
     sockets: Rc<[SocketFile]>,
+    /// Whether this process serves no other volume.
+    is_alone: bool,
     began_ns: u64,
     seen: Rc<RefCell<Seen>>,
 }
@@ -124,7 +126,7 @@ impl Watcher {
         open: &OpenVolume,
         reporter: Reporter,
         copy: Option<Rc<CopyCommand>>,
-        sockets: Rc<[SocketFile]>,
+        (sockets, is_alone): (Rc<[SocketFile]>, bool),
     ) -> Self {
         let watcher = Self {
             reporter,
@@ -139,6 +141,7 @@ impl Watcher {
             base: std::env::current_dir().unwrap_or_default(),
             copy,
             sockets,
+            is_alone,
             began_ns: event_loop.now_ns(),
             seen: Rc::default(),
         };

@@ -115,9 +115,12 @@ impl Watcher {
         let copy = self.copy.as_deref().filter(|it| it.socket.as_ref().is_none_or(|path| path.exists()));
         let copy = copy.map(|it| format!("copy the disk while no client writes: `{}`", it.command));
         // Whatever is there by now is not overwritten.
-        let put_back = rescue::command_of(&self.open_files()).map(|command| {
-            format!("put back all files that were removed, and then serve the volume anew: `{command}`")
-        });
+        let what = match self.is_alone {
+            true => "and then serve the volume anew",
+            false => "which ends every volume of this process, and then serve all of them anew",
+        };
+        let put_back = rescue::command_of(&self.open_files())
+            .map(|command| format!("put back all files that were removed, {what}: `{command}`"));
         let ways: Vec<String> = copy.into_iter().chain(put_back).collect();
         match ways.is_empty() {
             true => "move away what is in their places, and look here again".to_owned(),
