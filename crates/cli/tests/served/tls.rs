@@ -397,8 +397,13 @@ fn an_rsa_key_is_taken_or_its_size_named() {
             says(&scene.refused(&format!("serve disk {flags}")), &[&key, "2048, 3072 or 4096 bits"]);
             continue;
         }
+        // A link that leads nowhere lets nobody in without a certificate.
+        let authority = folder.join("ca-cert.pem");
+        std::os::unix::fs::symlink("nowhere", &authority).unwrap();
+        says(&scene.refused(&format!("serve disk {flags}")), &["ca-cert.pem"]);
+        fs::remove_file(&authority).unwrap();
         let server = volume.serve(&flags);
-        fs::copy(&certificate, folder.join("ca-cert.pem")).unwrap();
+        fs::copy(&certificate, &authority).unwrap();
         let place = server.told("ready: nbds://127.0.0.1:");
         let uri = format!("nbds://localhost:{place}/?tls-certificates={}", folder.display());
         ran("nbdinfo", &["--size", &uri]);

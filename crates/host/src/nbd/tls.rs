@@ -156,7 +156,12 @@ impl TlsServer {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|cause| unfit(folder, &cause))?;
-        let builder = match folder.join("ca-cert.pem").exists() {
+        // What leads nowhere, or may not be looked at, does not let everybody in.
+        let has_authority = match folder.join("ca-cert.pem").symlink_metadata() {
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+            Ok(_) => true,
+        };
+        let builder = match has_authority {
             true => {
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(roots(folder)?), provider())
