@@ -135,6 +135,11 @@ fn one_that_cannot_be_served_harms_no_other_and_is_tried_again() {
     volumes.until_served("later", true);
     assert!(contents(&volumes.socket("good")) == bytes);
     says(&server.complaints(), &["good.toml: not-changed: line 1: "]);
+    // Nor does one that shows only when it is to be served.
+    volumes.describe("good", "tls = '/nowhere'\n");
+    server.signal("HUP");
+    patiently("the complaint", || server.complaints().contains("/nowhere").then_some(()));
+    assert!(contents(&volumes.socket("good")) == bytes);
     server.signal("TERM");
     assert_eq!(server.exit_code(), Some(1), "not all were served: {}", server.complaints());
     assert!(!volumes.is_served("good") && !volumes.is_served("later"));
@@ -186,10 +191,17 @@ fn a_dry_run_says_what_would_be_served_and_what_is_wrong() {
     let volumes = Volumes::create(&["one"]);
     says(&volumes.scene.done("daemon volumes --dry-run").stdout, &["nothing would be served"]);
     volumes.describe("one", "cache = '1g'\n");
-    fs::write(volumes.description("two"), "volume = '/srv/files'\nmount = '/mnt/files'\n").unwrap();
+    volumes.scene.done("create files --size 64m --log-size 16m --buffer 4m --format ext2");
+    volumes.describe("files", "mount = '/mnt/files'\n");
     let said = volumes.scene.done("daemon volumes --dry-run").stdout;
-    says(&said, &["one.toml: ", "/one would be served", "/srv/files would be mounted on /mnt/files"]);
+    says(&said, &["one.toml: ", "/one would be served", "/files would be mounted on /mnt/files"]);
     assert!(!volumes.is_served("one"));
+    // What shows only when it is to be served.
+    volumes.describe("files", "mount = '/mnt/files'\ncommit-every = '1us'\n");
+    let ran = volumes.scene.run("daemon volumes --dry-run");
+    says(&ran.stdout, &["files.toml: ", "choose from 100ms"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    volumes.describe("files", "mount = '/mnt/files'\n");
 
     // The same volume twice, a folder, and what is no text.
     fs::copy(volumes.description("one"), volumes.description("one-again")).unwrap();

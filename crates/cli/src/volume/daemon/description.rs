@@ -63,6 +63,11 @@ impl Description {
         }
     }
 
+    /// The same once more: who serves it takes one.
+    pub(super) fn again(&self) -> Self {
+        Self { text: self.text.clone(), wanted: parse(&self.text).expect("it was parsed before") }
+    }
+
     /// The same, by whatever name.
     pub(super) fn canonical_volume(&self) -> PathBuf {
         self.volume().canonicalize().unwrap_or_else(|_| self.volume().to_owned())

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use evenkeel_host::service::{self, Ended, Event};
+use evenkeel_host::service::{self, Address, Ended, Event};
 use evenkeel_host::volume::{NBD_SOCKET, VolumeError};
 use signal_hook::consts::SIGTERM;
 
@@ -119,10 +119,26 @@ impl Hosted {
     }
 }
 
-fn serve(args: &ServeArgs, signals: OwnedFd, tell_ready: impl Fn() + 'static) -> Result<(), Failure> {
+/// That what a description says can be begun, as far as that shows without taking anything.
+///
+/// # Errors
+///
+/// Why not, as [`Hosted::begin`] would have it told.
+pub(super) fn check(description: &Description) -> Result<(), Failure> {
+    match &description.wanted {
+        Wanted::Served(args) => prepare(args, sockets(args)).map(drop),
+        Wanted::Mounted(args) => mount::prepare(args).map(drop),
+    }
+}
+
+/// Where clients come: the volume's own socket, unless it is told otherwise.
+fn sockets(args: &ServeArgs) -> Vec<Address> {
     let own = [NbdArg::Unix(args.volume.join(NBD_SOCKET))];
-    let nbd = named(if args.nbd.is_empty() { &own } else { &args.nbd });
-    let (setup, mut options) = prepare(args, nbd)?;
+    named(if args.nbd.is_empty() { &own } else { &args.nbd })
+}
+
+fn serve(args: &ServeArgs, signals: OwnedFd, tell_ready: impl Fn() + 'static) -> Result<(), Failure> {
+    let (setup, mut options) = prepare(args, sockets(args))?;
     options.signals = Some(signals);
     let event_loop = event_loop(backend(args))?;
     let (has_tls, volume) = (args.tls.is_some(), args.volume.clone());

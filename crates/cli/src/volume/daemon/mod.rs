@@ -45,10 +45,6 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     }
     logging::begin(args.log_format, args.log_level, &args.folder);
     evenkeel_host::allocator::give_back_what_is_large();
-    if descriptions.values().filter_map(|found| found.as_ref().ok()).any(is_locked) {
-        evenkeel_host::writeback::lock_memory()
-            .map_err(|error| Failure::Unusable(format!("lock-memory: {error}")))?;
-    }
     let (tell, heard) = channel();
     listen_for_signals(tell.clone())?;
     let daemon = Daemon {
@@ -56,6 +52,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
         tell,
         hosted: BTreeMap::new(),
         next_number: 0,
+        wanted: Descriptions::new(),
         failed: BTreeSet::new(),
         has_failed: false,
         is_ready: false,
@@ -76,9 +73,13 @@ fn dry_run(folder: &Path, descriptions: &Descriptions) -> Result<(), Failure> {
         let said = match found {
             Ok(description) => {
                 let volume = shown(description.volume().display());
-                match &description.wanted {
-                    Wanted::Served(_) => format!("{volume} would be served"),
-                    Wanted::Mounted(args) => {
+                match (hosted::check(description), &description.wanted) {
+                    (Err(failure), _) => {
+                        wrong += 1;
+                        failure.to_string()
+                    }
+                    (Ok(()), Wanted::Served(_)) => format!("{volume} would be served"),
+                    (Ok(()), Wanted::Mounted(args)) => {
                         format!("{volume} would be mounted on {}", shown(args.mount_point.display()))
                     }
                 }
@@ -126,6 +127,8 @@ struct Daemon {
     /// By description.
     hosted: BTreeMap<PathBuf, Hosted>,
     next_number: u64,
+    /// As they were read last: what is written since then waits for the next reload.
+    wanted: Descriptions,
     /// Descriptions of which it was told since the last reload that they are not served: nothing is tried before the next.
     failed: BTreeSet<PathBuf>,
     /// Whether some volume was not served, or not to its end.
@@ -204,9 +207,17 @@ impl Daemon {
     fn follow(&mut self, descriptions: Descriptions) {
         let mut mistakes = Vec::new();
         for (file, hosted) in &mut self.hosted {
+            // A mistake in a file stops nothing.
             let is_as_it_was = match descriptions.get(file) {
-                Some(Ok(description)) => description.text == hosted.text,
-                // A mistake in a file stops nothing.
+                Some(Ok(description)) if description.text == hosted.text => true,
+                Some(Ok(_)) if hosted.is_stopping => false,
+                Some(Ok(description)) => match hosted::check(description) {
+                    Ok(()) => false,
+                    Err(failure) => {
+                        mistakes.push((file.clone(), failure.to_string()));
+                        true
+                    }
+                },
                 Some(Err(why)) => {
                     mistakes.push((file.clone(), why.clone()));
                     true
@@ -225,15 +236,16 @@ impl Daemon {
                 "not-changed: {why}; it is served as before"
             );
         }
-        for (file, description) in descriptions {
+        for (file, description) in &descriptions {
             match description {
-                _ if self.failed.contains(&file) || self.hosted.contains_key(&file) => {}
+                _ if self.failed.contains(file) || self.hosted.contains_key(file) => {}
                 // Its description has another name now: it is served once it has stopped under the old one.
-                Ok(description) if self.is_stopping_still(&description) => {}
-                Ok(description) => self.begin(&file, description),
-                Err(why) => self.tell_failure(&file, &why),
+                Ok(description) if self.is_stopping_still(description) => {}
+                Ok(description) => self.begin(file, description.again()),
+                Err(why) => self.tell_failure(file, why),
             }
         }
+        self.wanted = descriptions;
     }
 
     fn is_stopping_still(&self, description: &Description) -> bool {
@@ -242,6 +254,11 @@ impl Daemon {
     }
 
     fn begin(&mut self, file: &Path, description: Description) {
+        if is_locked(&description)
+            && let Err(error) = evenkeel_host::writeback::lock_memory()
+        {
+            return self.tell_failure(file, &format!("lock-memory: {error}"));
+        }
         let number = self.next_number;
         self.next_number += 1;
         let messages = self.tell.clone();
@@ -272,10 +289,8 @@ impl Daemon {
 
     /// Serves what has waited for the end of another: a description that changed, or has another name.
     fn go_on(&mut self) {
-        match read_folder(&self.folder) {
-            Ok(descriptions) => self.follow(descriptions),
-            Err(failure) => self.tell_failure(&self.folder.clone(), &failure.to_string()),
-        }
+        let wanted = std::mem::take(&mut self.wanted);
+        self.follow(wanted);
     }
 
     fn tell_failure(&mut self, file: &Path, why: &str) {
