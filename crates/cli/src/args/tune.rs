@@ -57,7 +57,7 @@ pub(crate) struct TuneArgs {
     pub(crate) dry_run: bool,
 
     /// Go back to the defaults: remove what was chosen from the description
-    #[arg(long, conflicts_with_all = ["max_latency", "min_throughput", "load", "sweep", "json"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "max_latency", "min_throughput", "load", "sweep", "json"])]
     pub(crate) forget: bool,
 
     /// Try every setting besides, and say how far the choice is from the best; takes about five times as long

@@ -74,7 +74,9 @@ pub(super) async fn look(event_loop: &Loop, open: &OpenVolume, repair: bool) -> 
     }
     // Which of the copies it happens to read says nothing that was not said by now.
     let mut report = check(&open.volume).await?;
-    report.damaged_pages.clone_from(&last.damaged_pages);
+    if !last.names_some() {
+        report.damaged_pages.clone_from(&last.damaged_pages);
+    }
     report.damaged_table_pages.clone_from(&last.damaged_table_pages);
     let copies = Copies {
         checked: first.copies_checked,

@@ -94,6 +94,9 @@ fn a_server_runs_as_the_description_says_unless_an_option_says_otherwise() {
     let server = volume.serve("");
     assert_eq!(chosen(&scene).1, None);
     server.stop();
+    let ran = scene.run("tune disk --forget --dry-run");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    says(&ran.stderr, &["'--forget' cannot be used with '--dry-run'"]);
     says(&scene.done("tune disk --forget").stdout, &["the defaults"]);
     let server = volume.serve("");
     let (batch, threshold, tuned) = chosen(&scene);

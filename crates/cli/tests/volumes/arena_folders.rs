@@ -157,7 +157,7 @@ fn an_arena_that_may_not_stay_where_it_is_is_moved_and_loses_nothing() {
     btrfs.fill();
     let before = fs::read(&arena).unwrap();
     let line = btrfs.refused("serve disk", "1m");
-    says(&line, &["btrfs", "/dev/shm larger", "docker run --shm-size", "buffer_bytes"]);
+    says(&line, &["btrfs", "/dev/shm larger", "docker run -v /dev/shm", "buffer_bytes"]);
     assert!(fs::read(&arena).unwrap() == before);
 
     // To memory that has room by now.

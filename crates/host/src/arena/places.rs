@@ -75,7 +75,7 @@ impl SharedArena {
         };
         let all = refused.iter().chain([&last]).map(PathError::to_string).collect::<Vec<_>>().join("; ");
         let why = format!(
-            "{all}; make /dev/shm larger (mount -o remount,size=1g /dev/shm, or docker run --shm-size 1g), or the buffer \
+            "{all}; make /dev/shm larger (mount -o remount,size=1g /dev/shm, or docker run -v /dev/shm:/dev/shm), or the buffer \
              smaller (buffer_bytes in volume.toml)"
         );
         let kind = last.source.kind();

@@ -396,7 +396,7 @@ pub(super) fn buffer_bytes_max(size_bytes: u64, folder: &Path, folder_bytes: u64
     let no_room = || match &unfit {
         Some(why) => format!(
             "/dev/shm has no room for more, and it cannot be in {}: {why}; make /dev/shm larger (mount -o \
-             remount,size=1g /dev/shm, or docker run --shm-size 1g), or this smaller",
+             remount,size=1g /dev/shm, or docker run -v /dev/shm:/dev/shm), or this smaller",
             folder.display()
         ),
         None => "neither /dev/shm nor the folder has room for more".to_owned(),
