@@ -65,7 +65,7 @@ pub(crate) struct Scan {
     /// What ended it: [`Decision::End`] or [`Decision::Damaged`].
     pub(crate) ended: Decision,
     /// Whether its end is where nothing could be read.
-    pub(crate) ends_unread: bool,
+    ends_unread: bool,
     /// Of the last record before it.
     epoch: u64,
     /// Bytes of records that were summed.

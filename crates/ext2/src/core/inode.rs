@@ -39,10 +39,11 @@ impl<S: Store> Core<S> {
     pub(crate) fn put_inode(&mut self, number: u32, inode: &Inode) {
         let (block, at) = self.inode_place(number).expect("it was loaded");
         let place = at..at + BYTES;
-        let mut bytes = [0; BYTES];
-        bytes.copy_from_slice(&self.cache.get(block)[place.clone()]);
+        let before: [u8; BYTES] =
+            self.cache.get(block)[place.clone()].try_into().expect("as long as an inode");
+        let mut bytes = before;
         inode.encode(&mut bytes);
-        if bytes[..] != self.cache.get(block)[place.clone()] {
+        if bytes != before {
             self.cache.get_mut(block)[place].copy_from_slice(&bytes);
         }
     }

@@ -29,6 +29,11 @@ fn tree_of(index: u64) -> Option<(usize, u32, u64)> {
     None
 }
 
+/// The part of a range that a tree or a mapping block has which maps `span` blocks from `start` on, counted from there.
+fn within(range: &Range<u64>, start: u64, span: u64) -> Range<u64> {
+    range.start.max(start) - start..range.end.min(start + span) - start
+}
+
 /// Blocks that a file's map can have.
 pub(crate) const INDEX_END: u64 = DIRECT + POINTERS + POINTERS * POINTERS + POINTERS * POINTERS * POINTERS;
 
@@ -154,7 +159,7 @@ impl<S: Store> Core<S> {
             let slot = 11 + level as usize;
             let root = self.check_pointer(inode.map[slot])?;
             if root != 0 && range.start < start + span && start < range.end {
-                let shared = range.start.max(start) - start..range.end.min(start + span) - start;
+                let shared = within(&range, start, span);
                 if self.cut(root, level, shared, &mut freed).await? {
                     inode.map[slot] = 0;
                     self.free_block(root).await?;
@@ -181,7 +186,7 @@ impl<S: Store> Core<S> {
             let span = POINTERS.pow(level);
             let root = self.check_pointer(inode.map[11 + level as usize])?;
             if root != 0 && range.start < start + span && start < range.end {
-                let shared = range.start.max(start) - start..range.end.min(start + span) - start;
+                let shared = within(&range, start, span);
                 self.load_tree(root, level, shared).await?;
             }
             start += span;
@@ -203,7 +208,7 @@ impl<S: Store> Core<S> {
                 let child = self.check_pointer(child)?;
                 if child != 0 && level > 1 {
                     let start = slot * span;
-                    let shared = range.start.max(start) - start..range.end.min(start + span) - start;
+                    let shared = within(&range, start, span);
                     self.load_tree(child, level - 1, shared).await?;
                 }
             }
@@ -246,7 +251,7 @@ impl<S: Store> Core<S> {
                     continue;
                 }
                 let start = slot * span;
-                let shared = range.start.max(start) - start..range.end.min(start + span) - start;
+                let shared = within(&range, start, span);
                 let is_gone = match level {
                     1 => {
                         self.note_freed(freed, child).await?;

@@ -48,10 +48,10 @@ impl Orphans {
 
     /// Takes an inode out; what came before it in the list, and what comes next.
     fn remove(&mut self, number: u32) -> Option<(Option<u32>, Option<u32>)> {
+        let before = self.before(number);
         let place = self.places.remove(&number)?;
         self.by_place.remove(&place);
         let next = self.by_place.range(..place).next_back().map(|(_, &number)| number);
-        let before = self.by_place.range(place..).next().map(|(_, &number)| number);
         Some((before, next))
     }
 

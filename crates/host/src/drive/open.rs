@@ -1,4 +1,7 @@
 //! Finding out what a file or block device asks for, and opening it so.
+//!
+//! All of it may wait for a file system or a device that does not answer: while somebody is served, it is done on another thread
+//! ([`FileDrive::open_aside`]), one at a time for each path.
 
 #![allow(unsafe_code)]
 

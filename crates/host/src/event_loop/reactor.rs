@@ -7,6 +7,8 @@
 //!    may still act on it.
 //! 3. What cannot be waited for (the ring itself fails) is leaked; slots, which cannot be cancelled, are dropped behind the ring.
 //! 4. Wakers are called and memory is dropped outside of every borrow.
+//! 5. What is asked of a file whose file system may not answer is carried out by threads of its own ([`Reactor::carry_out_aside`]):
+//!    the ring would wait for some of them where it is asked, and what all files share would be used up.
 
 #![allow(unsafe_code)]
 

@@ -103,7 +103,7 @@ impl Shared {
     }
 }
 
-/// The threads of one loop.
+/// The threads of one loop, or of one file that may not answer.
 #[derive(Default)]
 pub(super) struct Workers(Arc<Shared>);
 

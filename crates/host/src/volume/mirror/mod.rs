@@ -467,8 +467,8 @@ impl Mirror {
     ///
     /// # Errors
     ///
-    /// That of [`MemberRing::replace`], and where what the old one alone has cannot be taken home. Then the old one has its place, though it
-    /// may take no part: it can be taken back, or replaced again.
+    /// That of [`MemberRing::replace`], and where what the old one alone has cannot be taken home. Then the old one has its
+    /// place, though it may take no part: it can be taken back, or replaced again.
     pub(super) async fn replace_member(
         &self,
         place: usize,
@@ -494,16 +494,24 @@ impl Mirror {
     /// Waits until nothing is under way any more on a drive that takes its own place again: what landed late would land on what is
     /// written from now on.
     async fn until_idle(&self, drive: &MemberDrive) -> Result<(), Error> {
+        match self.comes_soon(|| !drive.has_transfers()).await {
+            true => Ok(()),
+            false => Err(Error::Unusable(
+                "requests from before are still under way there: try again once it answers".to_owned(),
+            )),
+        }
+    }
+
+    /// Whether something comes to be so within the time that a member that is replaced has for it.
+    async fn comes_soon(&self, is_so: impl Fn() -> bool) -> bool {
         let began_ns = self.event_loop.now_ns();
-        while drive.has_transfers() {
+        while !is_so() {
             if self.event_loop.now_ns() - began_ns > TAKEN_HOME_MAX_NS {
-                return Err(Error::Unusable(
-                    "requests from before are still under way there: try again once it answers".to_owned(),
-                ));
+                return false;
             }
             self.event_loop.sleep(TAKEN_HOME_LOOK_NS).await;
         }
-        Ok(())
+        true
     }
 
     async fn put_in_place(&self, place: usize, new: &Place, drive: MirrorDrive) -> Result<(), Error> {
@@ -518,15 +526,11 @@ impl Mirror {
         self.ring.fail(place, DeviceError { doing: REPLACED, errno: shutdown() });
         self.until_idle(drive.drive()).await?;
         // What it alone had of the log goes home first: what it holds may be overwritten now.
-        let began_ns = self.event_loop.now_ns();
-        while self.logs.wants_checkpoint() {
-            if self.event_loop.now_ns() - began_ns > TAKEN_HOME_MAX_NS {
-                return Err(Error::Unusable(
-                    "writes that it alone may hold cannot be taken home: try again when the others answer"
-                        .to_owned(),
-                ));
-            }
-            self.event_loop.sleep(TAKEN_HOME_LOOK_NS).await;
+        if !self.comes_soon(|| !self.logs.wants_checkpoint()).await {
+            return Err(Error::Unusable(
+                "writes that it alone may hold cannot be taken home: try again when the others answer"
+                    .to_owned(),
+            ));
         }
         self.ring.replace(place, drive).await
     }

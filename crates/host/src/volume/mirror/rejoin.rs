@@ -9,15 +9,12 @@ use std::path::Path;
 use std::rc::Rc;
 
 use evenkeel_engine::device::Drive;
-use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::layout::JournalStore;
 use evenkeel_engine::layout::mirror::Rejoined;
 use evenkeel_engine::ring::MemberState;
 
-use super::{
-    LEAVING, Mirror, MirrorDrive, Opened, Patience, TAKEN_HOME_LOOK_NS, TAKEN_HOME_MAX_NS, open_one,
-};
+use super::{LEAVING, Mirror, MirrorDrive, Opened, Patience, open_one};
 use crate::drive::DriveOptions;
 use crate::volume::description::Member;
 
@@ -45,12 +42,8 @@ impl Mirror {
         described: &Member,
     ) -> Result<Rejoined, NotTaken> {
         // What it alone had of the log goes home first.
-        let began_ns = self.event_loop.now_ns();
-        while self.logs.wants_checkpoint() {
-            if self.event_loop.now_ns() - began_ns > TAKEN_HOME_MAX_NS {
-                return Err(NotTaken::NotThere("what it alone may hold is still on its way home".to_owned()));
-            }
-            self.event_loop.sleep(TAKEN_HOME_LOOK_NS).await;
+        if !self.comes_soon(|| !self.logs.wants_checkpoint()).await {
+            return Err(NotTaken::NotThere("what it alone may hold is still on its way home".to_owned()));
         }
         self.members.borrow_mut()[place].drive = None;
         self.ring.let_go(place);
