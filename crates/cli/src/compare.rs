@@ -1,6 +1,7 @@
 //! `evenkeel compare`.
 
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use evenkeel_measure::compare::page::comparison_page;
@@ -71,12 +72,34 @@ pub(crate) fn judge(all: &Comparisons, fail_if_slower: Option<f64>) -> Result<()
     match (all.slower_by(share), all.withheld()) {
         (Some(what), _) => Err(Failure::No(what)),
         (None, Some(why)) => Err(Failure::Unusable(format!("no verdict for --fail-if-slower: {why}"))),
-        (None, None) => Ok(()),
+        (None, None) => match all.untold() {
+            None => Ok(()),
+            Some((a, b)) => Err(Failure::Unusable(format!(
+                "no verdict for --fail-if-slower: there are too few runs to tell whether {b} is slower than {a}: add --runs, \
+                 and the --time for them"
+            ))),
+        },
+    }
+}
+
+/// Results of weeks have some MB.
+const RESULTS_MAX_BYTES: u64 = 256 << 20;
+
+fn read_bounded(path: &Path) -> io::Result<String> {
+    // To open a pipe waits for who writes into it.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("no file"));
+    }
+    let mut text = String::new();
+    fs::File::open(path)?.take(RESULTS_MAX_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 <= RESULTS_MAX_BYTES {
+        true => Ok(text),
+        false => Err(io::Error::other("it is larger than any results")),
     }
 }
 
 fn read(path: &Path) -> Result<ProbeReport, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| {
+    let text = read_bounded(path).map_err(|error| {
         Failure::about(path, format!("{error}; name a probe.json that `evenkeel probe` wrote"))
     })?;
     let unreadable = |error: serde_json::Error| {
@@ -119,6 +142,14 @@ pub(crate) fn comparisons_text(all: &Comparisons) -> String {
         (Design::Pairs, _) => format!(
             "Pairs of alternating runs were judged. Where nothing differs, {rate} of such outputs claim anything.\n"
         ),
+        (Design::Sessions, Some(drift)) if all.comparisons.iter().any(|found| found.drift.is_none()) => {
+            format!(
+                "Sessions were judged: those of which there is one on each side may differ by {} on one stack (--drift), others by \
+             as much as repeated ones do. Where nothing differs by more, {rate} of such outputs claim anything. Sharper: \
+             evenkeel probe A B.\n",
+                format::percent(drift)
+            )
+        }
         (Design::Sessions, Some(drift)) => format!(
             "Sessions were judged, which may differ by {} on one stack (--drift). Where nothing differs by more, {rate} of \
              such outputs claim anything. Sharper: evenkeel probe A B.\n",

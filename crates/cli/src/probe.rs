@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     if args.fail_if_slower.is_some() {
         return Err(Failure::about(path, "--fail-if-slower compares: name two paths or more"));
     }
-    let settings = if args.soak.is_some() { soak::settings(args, settings)? } else { settings };
+    let settings = if args.soak.is_some() { soak::settings(args, &place, settings)? } else { settings };
     if args.dry_run {
         return dry_run(&place, &settings);
     }
@@ -77,15 +77,14 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         let (record, chosen) = (format::bytes(record_bytes), format::bytes(chosen));
         tell(&format!("A record of {record} does not fit in a buffer of {chosen}.\n"))?;
     }
-    if let Some(like) = report.like.as_ref().filter(|like| like.verdict == Some(Enough::Fail)) {
-        return Err(Failure::No(like.sentence()));
-    }
-    match &report.recommendation {
-        Some(recommendation) if recommendation.buffer_bytes.is_none() => {
-            Err(Failure::No(recommendation.reason.clone()))
-        }
-        _ => Ok(()),
-    }
+    unmet(&report).map_or(Ok(()), |what| Err(Failure::No(what)))
+}
+
+/// What was asked for and is not so: that a program has enough, or a goal.
+fn unmet(report: &ProbeReport) -> Option<String> {
+    let fails = report.like.as_ref().filter(|like| like.verdict == Some(Enough::Fail));
+    let none = report.recommendation.as_ref().filter(|it| it.buffer_bytes.is_none());
+    fails.map(|like| like.sentence()).or_else(|| none.map(|it| it.reason.clone()))
 }
 
 fn listen() -> Result<Interrupt, Failure> {
@@ -219,6 +218,7 @@ fn settings(args: &ProbeArgs, place: &Place) -> Result<Settings, Failure> {
         sessions: args.sessions,
         every_s: args.every,
         like: None,
+        window_max_bytes: None,
     })
 }
 

@@ -13,7 +13,7 @@ macro_rules! with_counters {
             writes,
             /// Requests to write zeros or to discard.
             zeroes,
-            /// Bytes of large writes that went straight home.
+            /// Bytes that those named.
             zeroed_bytes,
             /// Bytes that equalled what was durable already.
             equal_bytes,

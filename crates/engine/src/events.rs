@@ -42,6 +42,14 @@ pub enum Event {
         /// What half of them take now, in ns.
         now_ns: u64,
     },
+    /// Pages cannot go home, as what is stored with them cannot be read: each checkpoint tries it again, and until then the log has
+    /// them.
+    PagesStay {
+        /// How many, when it began.
+        pages: usize,
+        /// What could not be read.
+        error: DeviceError,
+    },
     /// A drive failed to discard: it is asked no more in this opening. It is as well as before.
     DiscardsStopped {
         /// Which member of a ring, by its place; `None` for the one home device.

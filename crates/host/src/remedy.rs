@@ -37,6 +37,8 @@ pub enum Remedy {
     LetGroupIn,
     /// Listen for this machine only, or serve with TLS.
     ListenLocally,
+    /// Ask clients for certificates.
+    AskForCertificates,
     /// Say that other machines may see the page.
     ShowToOthers,
     /// Say by which names browsers may ask for the page.

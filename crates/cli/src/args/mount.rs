@@ -14,7 +14,7 @@ use crate::units;
 /// Mount a volume's file system: an fsync takes only its own file
 ///
 /// Every program can use it, without root and without a kernel module, through FUSE. An fsync makes its file durable, and
-/// what the file needs to be found again, and nothing of another file's data. What nobody makes durable is durable after
+/// what the file needs to be found again, and writes out nothing of another file's data. What nobody makes durable is durable after
 /// --commit-every. Ctrl-C, SIGTERM and `umount` (or `fusermount3 -u`) end it in order; a kill -9 loses nothing that was
 /// made durable, and the next mount goes on.
 #[derive(Debug, ClapArgs)]

@@ -170,8 +170,8 @@ pub(crate) struct ServeArgs {
 
     /// Memory for pages: those on their way home, and those that were used last. auto: it begins with 64m (of a mirror 64m,
     /// and 4 x --turn at 64 MiB/s), grows as it is used into memory that is free, up to a quarter of all, and gives it back
-    /// where others need it; with --lock-memory it does not grow. Beside it and the --buffer of `create` the server takes less than
-    /// 64 MiB, however much clients ask for at once; the system's page cache is not the server's
+    /// where others need it; with --lock-memory it does not grow. Beside it, a fifth of it, and the --buffer of `create` the server takes
+    /// less than 64 MiB, however much clients ask for at once; the system's page cache is not the server's
     #[arg(long, value_name = "SIZE|auto", default_value = "auto")]
     pub(crate) cache: CacheArg,
 
@@ -235,7 +235,8 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 pub(crate) enum JournalingArg {
     /// Every write, as the bytes that changed
     Wasteless,
-    /// The same for writes below --threshold; larger ones go straight home where the drive keeps sectors whole
+    /// The same for writes below --threshold; larger ones go straight home: all where the drive keeps sectors whole, else those over
+    /// pages without contents, and none on a mirror
     Selective,
     /// Every write, as whole pages; for comparison
     WholePages,

@@ -187,7 +187,7 @@ impl Export for DriveExport {
         }
     }
 
-    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, RequestError> {
+    async fn allocation(&self, extent: Extent, _runs_max: usize) -> Result<Vec<(u64, bool)>, RequestError> {
         Ok(vec![(extent.len, true)])
     }
 }

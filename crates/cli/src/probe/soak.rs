@@ -4,7 +4,7 @@ use evenkeel_host::conditions::Machine;
 use evenkeel_measure::probe::page::soak_page;
 use evenkeel_measure::probe::settings::Settings;
 use evenkeel_measure::probe::soak::{SoakReport, Stall, soak};
-use evenkeel_measure::probe::{HostTarget, Place};
+use evenkeel_measure::probe::{HostTarget, Place, soak_window_bytes};
 use evenkeel_measure::report::format;
 
 use super::text::stack_line;
@@ -18,15 +18,17 @@ use crate::stdout::tell;
 /// Stalls that the terminal shows: the longest.
 const STALLS_SHOWN: usize = 10;
 
-/// The settings of a soak: of one size, 4 KiB unless told otherwise.
-pub(super) fn settings(args: &ProbeArgs, settings: Settings) -> Result<Settings, Failure> {
-    match (&args.sizes, args.like) {
+/// The settings of a soak: of one size, 4 KiB unless told otherwise, in windows that fit the place.
+pub(super) fn settings(args: &ProbeArgs, place: &Place, settings: Settings) -> Result<Settings, Failure> {
+    let buffer_sizes = match (&args.sizes, args.like) {
         (Some(sizes), _) if sizes.0.len() > 1 => {
-            Err(Failure::Unusable("--soak writes one size; name one with --sizes".to_owned()))
+            return Err(Failure::Unusable("--soak writes one size; name one with --sizes".to_owned()));
         }
-        (None, None) => Ok(Settings { buffer_sizes: vec![4096], ..settings }),
-        _ => Ok(settings),
-    }
+        (None, None) => vec![4096],
+        _ => settings.buffer_sizes,
+    };
+    let window_max_bytes = Some(soak_window_bytes(place, settings.writers)?);
+    Ok(Settings { buffer_sizes, window_max_bytes, ..settings })
 }
 
 /// Measures, writes soak.json, soak.csv and soak.html, prints what stalled.
@@ -50,7 +52,14 @@ pub(super) fn run(args: &ProbeArgs, place: Place, settings: &Settings, time_s: f
     let csv = report.windows_csv().map_err(|error| unwritable(&error))?;
     let written = outputs.write(&(json + "\n"), &csv, &soak_page(&report))?;
     let names = written.map(|path| path.display().to_string()).join(", ");
-    tell(&format!("{}\nWrote {names}.\n", text(&report)))
+    tell(&format!("{}\nWrote {names}.\n", text(&report)))?;
+    match report.failure {
+        None => Ok(()),
+        Some(failure) => Err(Failure::Unusable(format!(
+            "{failure}; it ended {} early, and what was measured until then is kept",
+            format::duration((time_s - report.duration_s).max(0.0))
+        ))),
+    }
 }
 
 fn text(report: &SoakReport) -> String {

@@ -8,7 +8,7 @@ use evenkeel_measure::probe::report::ProbeReport;
 use evenkeel_measure::probe::{HostTarget, Place, run_together};
 
 use super::text::{report_text, stack_line};
-use super::{choose_place, dry_run, leftovers, listen, refuse_read_only, settings, signed};
+use super::{choose_place, dry_run, leftovers, listen, refuse_read_only, settings, signed, unmet};
 use crate::args::ProbeArgs;
 use crate::compare::{comparisons_text, judge};
 use crate::failure::Failure;
@@ -36,9 +36,12 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let interrupt = listen()?;
     places.iter().try_for_each(refuse_read_only)?;
     places.iter().try_for_each(|place| leftovers::clear(place, false))?;
-    let mut targets = Vec::new();
+    let mut targets: Vec<HostTarget> = Vec::new();
     for place in places {
-        targets.push(HostTarget::new(place, &settings, interrupt.clone())?);
+        targets.push(match targets.first() {
+            None => HostTarget::new(place, &settings, interrupt.clone())?,
+            Some(first) => first.beside(place, &settings)?,
+        });
     }
     let stacks: Vec<_> = targets.iter().map(|target| target.stack().stack.clone()).collect();
     let names = names(&args.paths);
@@ -66,7 +69,14 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(&document).map_err(|error| unwritable(&error))?;
     let written = outputs.write(&(json + "\n"), &csv, &page)?;
     say(&format!("Wrote {}.\n", written.map(|path| path.display().to_string()).join(", ")))?;
-    judge(&document.comparison, args.fail_if_slower)
+    let unmet: Vec<String> = document
+        .names
+        .iter()
+        .zip(&document.probes)
+        .filter_map(|(name, report)| Some(format!("{name}: {}", unmet(report)?)))
+        .collect();
+    judge(&document.comparison, args.fail_if_slower)?;
+    if unmet.is_empty() { Ok(()) } else { Err(Failure::No(unmet.join("; "))) }
 }
 
 /// What to call each path: itself, with a number where it was named before.

@@ -6,9 +6,14 @@ use evenkeel_host::remedy::{Remedy, Setting};
 pub(crate) fn advise(remedy: &Remedy) -> Option<String> {
     Some(match remedy {
         Remedy::LetGroupIn => {
-            "let a group in instead (--socket-mode 660 --socket-group GROUP), or use --tls".to_owned()
+            "let a group in instead (--socket-mode 660 --socket-group GROUP), or ask for certificates (--tls)"
+                .to_owned()
         }
         Remedy::ListenLocally => "listen on 127.0.0.1, or use --tls".to_owned(),
+        Remedy::AskForCertificates => {
+            "put the authority that signs clients' certificates into the folder of --tls, as ca-cert.pem"
+                .to_owned()
+        }
         Remedy::ShowToOthers => "or --http-public, where they are to see it".to_owned(),
         Remedy::NamePage => "or serve it with --http-name NAME".to_owned(),
         Remedy::ReplaceDevice => "put another in its place with `evenkeel replace`".to_owned(),

@@ -102,7 +102,9 @@ fn state(arena: &FoundArena) -> String {
         ArenaState::InUse { pid: Some(pid) } => format!("in use by process {pid}"),
         ArenaState::InUse { pid: None } => "in use by a process that is not seen from here".to_owned(),
         ArenaState::Waiting => match &arena.folder {
-            Some(folder) => format!("waiting for its volume: evenkeel serve {}{writes}", quoted(folder)),
+            Some(folder) => {
+                format!("waiting for its volume: evenkeel serve (or mount) {}{writes}", quoted(folder))
+            }
             None => format!("waiting for its volume to be served{writes}"),
         },
         ArenaState::Orphaned { why } => format!("orphaned: {}{writes}", shown(why)),

@@ -34,11 +34,12 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), Failure> {
         let text = told(&shown_request, &plan, "would copy to", "would be lost");
         return say(&(text + "  the members that it has would stay as they are\n"));
     }
+    let is_served = locked.is_none();
     let converted = match locked {
         Some(locked) => convert(locked, &request)?,
         None => convert_served(args, before, &request, &nobody_else_does)?,
     };
-    report(args, &shown_request, &plan, &converted)
+    report(args, &shown_request, &plan, (&converted, is_served))
         .map_err(|failure| Failure::No(format!("{}: it is converted, and {failure}", args.volume.display())))
 }
 
@@ -123,13 +124,19 @@ fn convert_served(
     }
 }
 
-fn report(args: &ConvertArgs, request: &Request, plan: &Plan, converted: &Converted) -> Result<(), Failure> {
+fn report(
+    args: &ConvertArgs,
+    request: &Request,
+    plan: &Plan,
+    (converted, is_served): (&Converted, bool),
+) -> Result<(), Failure> {
     let Converted { description, before, pages } = converted;
+    let next = if is_served { "next, once it is stopped" } else { "next" };
     let mut text = told(request, plan, "copied to", "is lost");
     let before: Vec<String> = before.iter().map(|place| place.within(&args.volume).quoted()).collect();
     writeln!(
         text,
-        "  {} with contents; layout {} from now on\nno longer used, and as they were: {}\nnext: evenkeel check {}",
+        "  {} with contents; layout {} from now on\nno longer used, and as they were: {}\n{next}: evenkeel check {}",
         format::counted(*pages, "page"),
         description.layout,
         shown(before.join(" ")),

@@ -14,7 +14,10 @@ use evenkeel_host::volume::member::Place;
 use evenkeel_measure::report::format;
 
 use super::advice::advise;
-use super::serve::{converted_options, cpu_latency, run_options, said_of_sites, selective, told_end};
+use super::serve::{
+    STRAIGHT_HOME_BYTES, converted_options, cpu_latency, run_options, said_of_sites, selective,
+    selective_from, told_end,
+};
 use super::serve_limits::check_values;
 use super::{create, event_loop, recovered};
 use crate::args::{HttpArgs, MountArgs, MountOptionArg, RejoinArg};
@@ -94,17 +97,20 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
         return Err(Failure::Unusable("--commit-every: choose from 100ms to 1h, such as 5s".to_owned()));
     }
     let write_back_bytes = write_back_bytes(write_back)?;
+    let has = |option| args.options.contains(&option);
     if let Some(size_bytes) = args.create {
+        let source = args.volume.display().to_string();
+        FuseSetup::check_mount_point(&args.mount_point, &source, has(MountOptionArg::NonEmpty))?;
         create::with_file_system(&args.volume, size_bytes)?;
     }
-    let has = |option| args.options.contains(&option);
     let is_read_only = has(MountOptionArg::ReadOnly);
     if is_read_only && has(MountOptionArg::ReadWrite) {
         return Err(Failure::Unusable("-o ro,rw: choose one of the two".to_owned()));
     }
     let journaling = selective(&args.volume, None)?;
     let mut open = run_options(&args.volume, journaling, cache, &args.mirror)?;
-    let mut open_converted = converted_options(journaling, cache, &args.mirror);
+    let mut open_converted =
+        converted_options(selective_from(Some(STRAIGHT_HOME_BYTES)), cache, &args.mirror);
     for run in [&mut open, &mut open_converted.single, &mut open_converted.ring] {
         // The kernel keeps what it read of files.
         run.volume.tuning.system_keeps_long_reads = false;

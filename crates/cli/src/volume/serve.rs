@@ -77,6 +77,10 @@ pub(super) fn prepare(args: &ServeArgs, nbd: Vec<Address>) -> Result<(NbdSetup, 
         JournalingArg::WholePages => Journaling::WholePages,
         JournalingArg::Ordered => Journaling::Ordered,
     };
+    let converted = match args.journaling {
+        JournalingArg::Selective => selective_from(args.threshold.or(Some(STRAIGHT_HOME_BYTES))),
+        _ => journaling,
+    };
     let open = run_options(&args.volume, journaling, args.cache.bytes(), &args.mirror)?;
     let options = Options {
         clients: nbd,
@@ -85,7 +89,7 @@ pub(super) fn prepare(args: &ServeArgs, nbd: Vec<Address>) -> Result<(NbdSetup, 
         http: args.http.options(),
         read_only: args.read_only,
         open,
-        open_converted: converted_options(journaling, args.cache.bytes(), &args.mirror),
+        open_converted: converted_options(converted, args.cache.bytes(), &args.mirror),
         // What was touched once stays with the server then.
         cache_follows_memory: args.cache == CacheArg::Auto && !args.lock_memory,
         cpu_latency: cpu_latency(args.cpu_latency)?,
@@ -185,10 +189,12 @@ pub(super) fn selective(volume: &Path, typed_bytes: Option<u64>) -> Result<Journ
         Some(chosen) => chosen.threshold_bytes,
         None => Some(STRAIGHT_HOME_BYTES),
     });
-    Ok(match threshold_bytes {
-        Some(threshold_bytes) => Journaling::Selective { threshold_bytes },
-        None => Journaling::Wasteless,
-    })
+    Ok(selective_from(threshold_bytes))
+}
+
+/// Selective journaling from so many bytes on, or never.
+pub(super) fn selective_from(threshold_bytes: Option<u64>) -> Journaling {
+    threshold_bytes.map_or(Journaling::Wasteless, |threshold_bytes| Journaling::Selective { threshold_bytes })
 }
 
 /// How a volume is run whose memory nobody chose.

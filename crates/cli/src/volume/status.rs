@@ -76,7 +76,8 @@ pub(super) fn unanswered(volume: &Path, description: &Description, error: &io::E
         Err(error) => format!("; {}", shown(error)),
     };
     Failure::No(format!(
-        "{shown_volume}: it is not being served{waiting}; start it with `evenkeel serve {}`",
+        "{shown_volume}: it is not being served{waiting}; start it as before, with `evenkeel serve {0}`, or where it holds \
+         files with `evenkeel mount {0} DIR`",
         quoted(volume)
     ))
 }

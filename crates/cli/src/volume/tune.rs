@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_engine::options::{Journaling, OpenOptions};
@@ -19,10 +19,10 @@ use evenkeel_measure::tune::load::{Access, Load};
 use evenkeel_measure::tune::model_bench::ModelBench;
 use evenkeel_measure::tune::report::TuneReport;
 use evenkeel_measure::tune::search::{Found, Match, Progress, ROUNDS, Search, Swept, Tried};
-use evenkeel_measure::tune::sizes::{Sizes, TimedWrite};
+use evenkeel_measure::tune::sizes::{Drives, Sizes, TimedWrite};
 use evenkeel_measure::tune::turns::{RUN_MIN_S, Turns};
 use evenkeel_measure::tune::{Candidate, Goals};
-use evenkeel_trace::{Op, TraceReader};
+use evenkeel_trace::{self as trace, Op, TraceReader};
 
 use super::serve::{STRAIGHT_HOME_BYTES, cache_options, default_turn_s, ring_cache_bytes};
 use super::{progress_bar, quoted, show};
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         return say(&format!("{}: runs with the defaults again\n", args.volume.display()));
     }
     let interrupt = interrupt()?;
-    let (load, writes) = load(&args.goals)?;
+    let (load, recorded) = load(&args.goals)?;
     if let Some(name) = model {
         let halted = |halted| failure(&args.volume, halted);
         let bench = || ModelBench::new(name, SEED, interrupt.clone()).map_err(halted);
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
             0.0 => None,
             sampled_s => Some(bench()?.turns((sampled_s * 1e9) as u64).map_err(halted)?),
         };
-        let found = tuned(args, &search, &mut bench()?, turns.as_ref(), &writes, true)?;
+        let found = tuned(args, &search, &mut bench()?, turns.as_ref(), recorded.as_ref(), true)?;
         return reached(&search, &found);
     }
     let locked = LockedVolume::lock(&args.volume)?;
@@ -105,12 +105,16 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     let mut bench = bench.map_err(|halted| failure(&args.volume, halted))?;
     let atomic_sectors = description.members.iter().all(|member| member.atomic_sectors);
     let turns = bench.turns().cloned();
-    let found = tuned(args, &search, &mut bench, turns.as_ref(), &writes, atomic_sectors)?;
+    let found = tuned(args, &search, &mut bench, turns.as_ref(), recorded.as_ref(), atomic_sectors)?;
     drop(bench);
     if args.dry_run {
         return say("Nothing was changed.\n").and_then(|()| reached(&search, &found));
     }
-    let section = section(&search, &args.goals, &found, turns.as_ref());
+    let turn = match &turns {
+        Some(turns) => chosen_turn(turns),
+        None => description.tuned.as_ref().and_then(|tuned| tuned.turn.clone()),
+    };
+    let section = section(&search, &args.goals, &found, turn);
     let is_default = section.is_none();
     locked.set_tuned(section)?;
     let volume = quoted(&args.volume);
@@ -136,7 +140,7 @@ pub(super) fn before(request: &Request, goals: &GoalArgs) -> Result<Option<Tuned
     let mut bench = bench.map_err(|halted| failure(&request.folder, halted))?;
     let found = looked_for(&search, &mut bench).map_err(|halted| failure(&request.folder, halted))?;
     say(&text(&search, &found, bench.turns()))?;
-    Ok(section(&search, goals, &found, bench.turns()))
+    Ok(section(&search, goals, &found, bench.turns().and_then(chosen_turn)))
 }
 
 /// How a volume is run unless something else was chosen.
@@ -174,29 +178,82 @@ fn search(goals: &GoalArgs, load: Load, atomic_max_bytes: u64, is_ring: bool, sa
     }
 }
 
-/// What is written meanwhile, and when the writes of a recorded load came.
-fn load(goals: &GoalArgs) -> Result<(Load, Vec<TimedWrite>), Failure> {
-    let Some(path) = &goals.load else { return Ok((Load::Mixture, Vec::new())) };
+/// A recorded load.
+#[derive(Debug)]
+struct Recorded {
+    path: PathBuf,
+    /// Its requests, and those of them that trials use.
+    requests: usize,
+    used: usize,
+    /// When the last write came.
+    last_ns: u64,
+}
+
+impl Recorded {
+    fn requests(path: &Path) -> Result<impl Iterator<Item = Result<trace::Access, Failure>>, Failure> {
+        let file = File::open(path).map_err(|error| Failure::about(path, error))?;
+        let reader = TraceReader::new(file, None).map_err(|error| Failure::about(path, error))?;
+        let path = path.to_owned();
+        Ok(reader.map(move |access| access.map_err(|error| Failure::about(&path, error))))
+    }
+
+    /// What all of it asks of log and buffer: it is read once more.
+    fn sizes(&self, drives: Drives) -> Result<Sizes, Failure> {
+        let mut failure = None;
+        let accesses = Self::requests(&self.path)?
+            .map_while(|access| access.map_err(|error| failure = Some(error)).ok());
+        let writes = accesses.filter(|access| access.op == Op::Write);
+        let timed =
+            writes.map(|access| TimedWrite { time_ns: access.time_ns, bytes: access.len_bytes.into() });
+        let sizes = Sizes::of(timed, self.last_ns, drives);
+        failure.map_or(Ok(sizes), Err)
+    }
+
+    /// That trials do not use all of it, where it is so.
+    fn said(&self) -> String {
+        match self.used < self.requests {
+            true => format!("Trials used the first {} of its {} requests. ", self.used, self.requests),
+            false => String::new(),
+        }
+    }
+}
+
+/// What is written meanwhile.
+fn load(goals: &GoalArgs) -> Result<(Load, Option<Recorded>), Failure> {
+    let Some(path) = &goals.load else { return Ok((Load::Mixture, None)) };
     // To open a pipe waits for who writes into it.
     if !path.metadata().map_err(|error| Failure::about(path, error))?.is_file() {
         return Err(Failure::about(path, "no file; name one that holds a trace"));
     }
-    let file = File::open(path).map_err(|error| Failure::about(path, error))?;
-    let reader = TraceReader::new(file, None).map_err(|error| Failure::about(path, error))?;
-    let (mut requests, mut writes) = (Vec::new(), Vec::new());
-    for access in reader.take(REQUESTS_MAX) {
-        let access = access.map_err(|error| Failure::about(path, error))?;
-        if access.op != Op::Flush {
-            requests.push(Access { op: access.op, offset: access.offset, len: access.len_bytes.into() });
+    let mut used = Vec::new();
+    let (mut requests, mut last_ns) = (0, None);
+    for access in Recorded::requests(path)? {
+        let access = access?;
+        if access.op == Op::Flush {
+            continue;
+        }
+        requests += 1;
+        if used.len() < REQUESTS_MAX {
+            used.push(Access { op: access.op, offset: access.offset, len: access.len_bytes.into() });
         }
         if access.op == Op::Write {
-            writes.push(TimedWrite { time_ns: access.time_ns, bytes: access.len_bytes.into() });
+            last_ns = last_ns.max(Some(access.time_ns));
         }
     }
-    match !writes.is_empty() {
-        true => Ok((Load::Recorded(requests.into()), writes)),
-        false => Err(Failure::about(path, "nothing is written in it: there is nothing to choose for it")),
+    if !used.iter().any(|access| access.op == Op::Write) {
+        let which = if last_ns.is_some() {
+            format!("in its first {REQUESTS_MAX} requests")
+        } else {
+            "in it".to_owned()
+        };
+        return Err(Failure::about(
+            path,
+            format!("nothing is written {which}: there is nothing to choose for it"),
+        ));
     }
+    let recorded =
+        Recorded { path: path.clone(), requests, used: used.len(), last_ns: last_ns.unwrap_or_default() };
+    Ok((Load::Recorded(used.into()), Some(recorded)))
 }
 
 fn failure(volume: &Path, halted: Halted) -> Failure {
@@ -221,7 +278,7 @@ fn tuned(
     search: &Search,
     bench: &mut impl Bench,
     turns: Option<&Turns>,
-    writes: &[TimedWrite],
+    recorded: Option<&Recorded>,
     atomic_sectors: bool,
 ) -> Result<Found, Failure> {
     let halted = |halted| failure(&args.volume, halted);
@@ -229,9 +286,11 @@ fn tuned(
     say(&text(search, &found, turns))?;
     let home_bytes_per_s =
         found.tried(found.chosen).map_or(0.0, |tried| tried.outcome.throughput_bytes_per_s);
-    let sizes = (!writes.is_empty()).then(|| Sizes::of(writes, home_bytes_per_s, atomic_sectors));
-    if let Some(sizes) = &sizes {
-        say(&sizes_text(sizes))?;
+    let is_ring = search.threshold_min_bytes.is_none();
+    let drives = Drives { home_bytes_per_s, atomic_sectors, is_ring };
+    let sizes = recorded.map(|recorded| recorded.sizes(drives)).transpose()?;
+    if let (Some(sizes), Some(recorded)) = (&sizes, recorded) {
+        say(&(recorded.said() + &sizes_text(sizes)))?;
     }
     let sweep = match args.sweep {
         false => None,
@@ -260,12 +319,17 @@ fn tuned(
 /// What a recorded load asks of log and buffer.
 fn sizes_text(sizes: &Sizes) -> String {
     let busiest = format::bytes_f64(sizes.busiest_second_bytes as f64);
-    let log = match sizes.grows_without_end {
-        true => "it writes more than these drives take home: no log is large enough".to_owned(),
-        false => format!(
-            "up to {} are not home yet at these drives' rate: a log of {} holds them (create --log-size)",
-            format::bytes_f64(sizes.backlog_max_bytes as f64),
-            format::bytes_f64(sizes.log_bytes as f64)
+    let backlog = format::bytes_f64(sizes.backlog_max_bytes as f64);
+    let log = match sizes.log_bytes {
+        _ if sizes.grows_without_end => {
+            "it writes more than these drives take home: no log is large enough".to_owned()
+        }
+        None => format!(
+            "up to {backlog} are not home yet at these drives' rate, beside what waits for turns: docs/ring.md, How much it takes"
+        ),
+        Some(log_bytes) => format!(
+            "up to {backlog} are not home yet at these drives' rate: a log of {} holds them (create --log-size)",
+            format::bytes_f64(log_bytes as f64)
         ),
     };
     format!(
@@ -397,9 +461,14 @@ fn turns_text(search: &Search, turns: Option<&Turns>) -> String {
     format!("As a member of a ring: turns of {turn}, {home} of pages home; {}{memory}.\n", turns.reason)
 }
 
+/// What a description says of turns; nothing where the default is best.
+fn chosen_turn(turns: &Turns) -> Option<ChosenTime> {
+    let is_chosen = turns.turn_s != default_turn_s();
+    is_chosen.then(|| ChosenTime { ms: (turns.turn_s * 1e3) as u64, reason: turns.reason.clone() })
+}
+
 /// What a description says of a choice; nothing where the defaults are best.
-fn section(search: &Search, goals: &GoalArgs, found: &Found, turns: Option<&Turns>) -> Option<Tuned> {
-    let turn = turns.filter(|turns| turns.turn_s != default_turn_s());
+fn section(search: &Search, goals: &GoalArgs, found: &Found, turn: Option<ChosenTime>) -> Option<Tuned> {
     if found.chosen == search.default && turn.is_none() {
         return None;
     }
@@ -437,7 +506,7 @@ fn section(search: &Search, goals: &GoalArgs, found: &Found, turns: Option<&Turn
             reason: format!("of {batches}, {best}{}", line.unwrap_or_default()),
         },
         threshold: ChosenBytes { bytes: threshold_bytes, reason: format!("of {thresholds}, {best}") },
-        turn: turn.map(|it| ChosenTime { ms: (it.turn_s * 1e3) as u64, reason: it.reason.clone() }),
+        turn,
     })
 }
 
@@ -475,7 +544,9 @@ mod tests {
         let Err(Failure::Unusable(line)) = load(&goals) else { panic!("nothing is written") };
         assert!(line.contains("nothing is written"), "{line}");
         std::fs::write(&path, "0,0,4096,r,0.0\n0,8,4096,w,0.1\n").unwrap();
-        let Ok((Load::Recorded(requests), writes)) = load(&goals) else { panic!("it is a load") };
-        assert_eq!((requests.len(), writes.len()), (2, 1));
+        let Ok((Load::Recorded(requests), Some(recorded))) = load(&goals) else { panic!("it is a load") };
+        assert_eq!((requests.len(), recorded.requests, recorded.last_ns), (2, 2, 100_000_000));
+        let drives = Drives { home_bytes_per_s: 1e9, atomic_sectors: true, is_ring: false };
+        assert_eq!(recorded.sizes(drives).ok().map(|it| it.busiest_second_bytes), Some(4096));
     }
 }

@@ -410,3 +410,18 @@ fn an_rsa_key_is_taken_or_its_size_named() {
         server.stop();
     }
 }
+
+#[test]
+fn a_port_that_other_machines_reach_without_a_certificate_is_warned_of() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let folder = Pki::new(scene.path("pki")).folder_for("server", Some("server"));
+    let flags = format!("--nbd tcp:0.0.0.0:0 --tls {folder}");
+    let server = volume.serve(&flags);
+    assert!(!server.complaints().contains("tls-for-all"), "{}", server.complaints());
+    server.stop();
+    fs::remove_file(format!("{folder}/ca-cert.pem")).unwrap();
+    let server = volume.serve(&flags);
+    says(&server.complaints(), &["WARN tls-for-all", "0.0.0.0:", "ca-cert.pem"]);
+    server.stop();
+}

@@ -65,7 +65,7 @@ fn under_load_a_volume_goes_through_all_layouts_and_holds_what_its_clients_wrote
                 let ran = env.blocking(move || Ran::of(line, piped(command).wait_with_output().unwrap()));
                 let ran = ran.await.unwrap();
                 assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
-                says(&ran.stdout, &[&format!("layout {layout} from now on"), "next: evenkeel check disk"]);
+                says(&ran.stdout, &[&format!("layout {layout} from now on"), "once it is stopped: evenkeel check disk"]);
                 assert_eq!(server.status().volume.layout, layout);
                 for name in not_needed {
                     assert!(!open_files(server).iter().any(|path| path.ends_with(name)), "{name} is still open");

@@ -327,6 +327,26 @@ impl Frames {
         }
     }
 
+    /// The page did not go home: what was taken is dirty once more, if it has not become so meanwhile.
+    pub(super) fn stays(&mut self, page: Outgoing) {
+        let Outgoing { page: number, bytes, covered, dirty_since, .. } = page;
+        let frame = self.map.get_mut(number).expect("a page on its way home has a frame");
+        frame.writing = false;
+        self.writing -= 1;
+        self.uncovered -= usize::from(frame.is_uncovered());
+        if !frame.dirty {
+            frame.dirty = true;
+            self.dirty += 1;
+            self.became_dirty.push(number);
+            frame.covered = if covered { PageRanges::full() } else { PageRanges::default() };
+        }
+        frame.dirty_since = dirty_since;
+        // A sum in the log is not that of what is home.
+        frame.logged_sum = None;
+        self.uncovered += usize::from(frame.is_uncovered());
+        self.spare.take_back(bytes);
+    }
+
     /// The page was written home by another way: what is here of it, which must be clean, is out of date.
     pub(super) fn forget(&mut self, page: u64) {
         if let Some(frame) = self.map.remove(page) {

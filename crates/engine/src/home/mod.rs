@@ -252,6 +252,11 @@ impl<H: PageStore> Home<H> {
         }
     }
 
+    /// The page did not go home, and is as dirty as before.
+    pub(crate) fn stays(&self, page: Outgoing) {
+        self.frames.borrow_mut().stays(page);
+    }
+
     /// The page was written home directly: what memory holds of it, which must be clean, is out of date.
     pub(crate) fn forget(&self, page: u64) {
         self.frames.borrow_mut().forget(page);

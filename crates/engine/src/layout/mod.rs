@@ -114,6 +114,30 @@ impl PlacedWrite<'_> {
     }
 }
 
+/// Why a store did not take writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotWritten {
+    /// It failed.
+    Failed(DeviceError),
+    /// What is stored with one of them cannot be read now, and nothing was written of that one. The store is as well as before.
+    /// Each of the writes may be asked for again, alone or later.
+    Blocked(DeviceError),
+}
+
+impl From<DeviceError> for NotWritten {
+    fn from(error: DeviceError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<NotWritten> for DeviceError {
+    fn from(not_written: NotWritten) -> Self {
+        match not_written {
+            NotWritten::Failed(error) | NotWritten::Blocked(error) => error,
+        }
+    }
+}
+
 /// Where a volume's pages, their table and its root are.
 pub trait PageStore: Replicated {
     /// What it can do.
@@ -142,7 +166,7 @@ pub trait PageStore: Replicated {
 
     /// As [`Device::write_parts`], not durably, to places that do not overlap. Answers the number that the last of it has among
     /// all writes of this opening, by which [`Self::settled_beyond`] speaks of it; 0 where the store does not defer writes.
-    fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> impl Future<Output = Result<u64, DeviceError>>;
+    fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> impl Future<Output = Result<u64, NotWritten>>;
 
     /// Ends once more of the first writes than `number` are durable in every replica that counts, and answers how many: a
     /// store that defers writes makes them so now and then. It never ends where the store does not defer writes. Whoever

@@ -6,8 +6,8 @@ use std::future::pending;
 use std::rc::Weak;
 
 use super::{
-    JournalStore, LiveRecords, PageStore, PlacedWrite, Remembered, Replicated, StoreState, StoreTraits,
-    Verifier, superblock_write,
+    JournalStore, LiveRecords, NotWritten, PageStore, PlacedWrite, Remembered, Replicated, StoreState,
+    StoreTraits, Verifier, superblock_write,
 };
 use crate::device::{Drive, Durability};
 use crate::error::{DeviceError, Error};
@@ -70,7 +70,7 @@ impl<D: Drive> PageStore for D {
 
     fn verify_with(&self, _verifier: Weak<dyn Verifier>) {}
 
-    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, NotWritten> {
         for write in writes {
             self.write_parts(write.offset, &write.parts, Durability::Buffered).await?;
         }

@@ -17,8 +17,8 @@ use crate::error::{DeviceError, Error};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::layout::{
-    JournalStore, LiveRecords, PageStore, PlacedWrite, Remembered, Replicated, StoreState, StoreTraits,
-    Verifier,
+    JournalStore, LiveRecords, NotWritten, PageStore, PlacedWrite, Remembered, Replicated, StoreState,
+    StoreTraits, Verifier,
 };
 
 /// Input or output error, as in errno(3).
@@ -224,7 +224,7 @@ impl<D: Device> PageStore for Copies<D> {
 
     fn verify_with(&self, _verifier: Weak<dyn Verifier>) {}
 
-    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, NotWritten> {
         for write in writes {
             self.write_parts(write.offset, &write.parts, Durability::Buffered).await?;
         }

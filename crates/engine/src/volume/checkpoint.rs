@@ -21,7 +21,8 @@ use super::limits::Waiting;
 use crate::counters::add;
 use crate::device::{Extent, FlushScope};
 use crate::env::{Arena, Env};
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
+use crate::events::Event;
 use crate::format::layout::Layout;
 use crate::format::record::{RecordBuilder, RecordKind, TAG_BYTES, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
@@ -83,10 +84,11 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let (pages, stuck) = self.load_dirty(&mut sums).await?;
         let guard = self.to_the_end();
         self.admission.throttle.begin_drain(self.env.now_ns());
-        let taken_home = self.take_home(&pages, &stuck, &mut sums, next).await;
+        let taken_home = self.take_home(&pages, stuck, &mut sums, next).await;
         guard.done();
         let each = self.admission.limits.get().used(1, Waiting { dirty: 1, writing: 0, uncovered: 0 });
-        let became_dirty = self.home.dirty_pages().saturating_sub(stuck.len());
+        let stay = *taken_home.as_ref().unwrap_or(&0);
+        let became_dirty = self.home.dirty_pages().saturating_sub(stay);
         self.write_back.due.end(self.counters.log_bytes.get(), became_dirty, each);
         if self.home.device.traits().defers_writes {
             self.note_fill();
@@ -94,17 +96,18 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         if taken_home.is_err() {
             sums.keep(); // nobody knows which of them are home; what memory holds can still be read
         }
-        taken_home
+        taken_home.map(drop)
     }
 
-    /// Takes these pages home, and moves the tail behind their changes.
+    /// Takes these pages home, and moves the tail behind their changes. Those that are `stuck` stay in the log, and so do others
+    /// that cannot go home; answers how many.
     async fn take_home(
         self: &Rc<Self>,
         pages: &[u64],
-        stuck: &[u64],
+        mut stuck: Vec<u64>,
         sums: &mut Held<'_, H>,
         next: Option<&Rc<Layout>>,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let through = self.log.acknowledged();
         let mut outgoing = self.home.take_outgoing(pages);
         let comes_in_parts = next.is_none() && stuck.is_empty() && self.comes_home_in_parts(&outgoing);
@@ -134,7 +137,12 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         if comes_in_parts {
             self.give_back_as_they_come(&writes, &mut coming).await?;
         }
-        writes.all_done().await?;
+        let blocked = writes.all_done().await?;
+        self.note_blocked(&blocked);
+        for page in blocked.iter().filter_map(|&(place, _)| coming.stays(place)) {
+            stuck.push(page.page);
+            self.home.stays(page);
+        }
         self.home.table.root_is_written();
         let is_flushed =
             next.is_none() || !(is_planted(Bug::GrowthUnflushed) || is_planted(Bug::RingGrowthUnflushed));
@@ -144,7 +152,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         add(&self.counters.home_flushes, 1);
 
         if !stuck.is_empty() {
-            self.carry(stuck).await?;
+            self.carry(&stuck).await?;
         }
         if is_planted(Bug::RootInPlace) {
             self.write_root_at(1 - slot).await?;
@@ -180,7 +188,16 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             self.write_second_root().await?;
         }
         add(&self.counters.checkpoints, 1);
-        Ok(())
+        Ok(stuck.len())
+    }
+
+    /// Tells of pages that cannot go home, once until all could.
+    fn note_blocked(&self, blocked: &[(usize, DeviceError)]) {
+        let first = blocked.first().map(|&(_, error)| error);
+        if let Some(error) = first.filter(|_| self.write_back.blocked.get().is_none()) {
+            self.events.note(Event::PagesStay { pages: blocked.len(), error });
+        }
+        self.write_back.blocked.set(first);
     }
 
     /// Whether room comes back as pages come home ([`super::homecoming`]). A log that is spread over the members has its

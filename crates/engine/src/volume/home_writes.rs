@@ -1,7 +1,9 @@
 //! The writes of a checkpoint: several at a time, as many as [`super::pace`] allows, or all of them to a ring.
 //!
 //! 1. A write that fails fails the checkpoint.
-//! 2. A discard is a hint. One that fails is counted and told, and no more are sent in this opening; what it leaves at
+//! 2. Where one is [blocked](NotWritten::Blocked), each page of it is tried alone. Pages that are blocked are told, and stay in the
+//!    log; a page of the table that is fails the checkpoint.
+//! 3. A discard is a hint. One that fails is counted and told, and no more are sent in this opening; what it leaves at
 //!    its place nobody reads, as the sums there say that there is nothing.
 
 use std::cell::{Cell, RefCell};
@@ -18,7 +20,7 @@ use crate::error::{DeviceError, Error};
 use crate::events::Event;
 use crate::home::{PageBytes, TableBytes};
 use crate::join::yield_now;
-use crate::layout::{JournalStore, PageStore, PlacedWrite};
+use crate::layout::{JournalStore, NotWritten, PageStore, PlacedWrite};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
@@ -96,6 +98,8 @@ struct WritesState {
     under_way: Cell<usize>,
     under_way_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
+    /// Pages of a checkpoint that cannot go home now, by their places in it, and why.
+    blocked: RefCell<Vec<(usize, DeviceError)>>,
     /// Pages of a checkpoint that all drives have, by their places in it, each with the number of its write.
     ended: RefCell<Vec<(u64, Range<usize>)>>,
     ended_pages: Cell<usize>,
@@ -127,23 +131,23 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         let (inner, state) = (Rc::clone(self.inner), Rc::clone(&self.state));
         inner.write_back.pace.begin_home();
         let mut write = Box::pin(async move {
-            let device = &inner.home.device;
+            let device = &*inner.home.device;
             let written = match &bytes {
                 Outbound::Nothing(extent) => {
                     let discarded = device.discard(*extent).await;
-                    inner.note_discard(discarded).map(|()| 0)
+                    inner.note_discard(discarded)
                 }
-                bytes => device.write_numbered(&bytes.writes()).await,
+                Outbound::Runs(runs) => match device.write_numbered(&bytes.writes()).await {
+                    Ok(number) => {
+                        state.note_ended(number, places);
+                        Ok(())
+                    }
+                    Err(NotWritten::Blocked(_)) => state.write_each(device, runs, places).await,
+                    Err(NotWritten::Failed(error)) => Err(error),
+                },
             };
-            match written {
-                Ok(number) if !places.is_empty() => {
-                    state.ended_pages.set(state.ended_pages.get() + places.len());
-                    state.ended.borrow_mut().push((number, places));
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    state.failure.borrow_mut().get_or_insert(error.into());
-                }
+            if let Err(error) = written {
+                state.failure.borrow_mut().get_or_insert(error.into());
             }
             inner.write_back.pace.end_home();
             state.under_way.set(state.under_way.get() - 1);
@@ -192,9 +196,45 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         self.state.ended.take()
     }
 
-    pub(super) async fn all_done(self) -> Result<(), Error> {
+    /// Waits until all writes have ended; answers which pages cannot go home now, by their places, and why.
+    pub(super) async fn all_done(self) -> Result<Vec<(usize, DeviceError)>, Error> {
         self.until_ended().await;
-        self.state.failure.take().map_or(Ok(()), Err)
+        self.state.failure.take().map_or_else(|| Ok(self.state.blocked.take()), Err)
+    }
+}
+
+impl WritesState {
+    fn note_ended(&self, number: u64, places: Range<usize>) {
+        if !places.is_empty() {
+            self.ended_pages.set(self.ended_pages.get() + places.len());
+            self.ended.borrow_mut().push((number, places));
+        }
+    }
+
+    /// Writes each page of these runs by itself, as far as they are not blocked. Those at `places` come first.
+    async fn write_each(
+        &self,
+        device: &impl PageStore,
+        runs: &[(u64, Run)],
+        mut places: Range<usize>,
+    ) -> Result<(), DeviceError> {
+        for (offset, run) in runs {
+            let mut offset = *offset;
+            for part in run.parts() {
+                let write = PlacedWrite { offset, parts: vec![part] };
+                offset += part.len() as u64;
+                match (device.write_numbered(&[write]).await, places.next()) {
+                    (Ok(number), place) => {
+                        self.note_ended(number, place.map_or(0..0, |place| place..place + 1));
+                    }
+                    (Err(NotWritten::Blocked(error)), Some(place)) => {
+                        self.blocked.borrow_mut().push((place, error));
+                    }
+                    (Err(error), _) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
     }
 }
 

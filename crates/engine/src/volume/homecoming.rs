@@ -64,6 +64,11 @@ impl Homecoming {
         self.by_age.get(self.oldest).map(|&(record, _)| record)
     }
 
+    /// The one at this place does not come home now.
+    pub(super) fn stays(&mut self, place: usize) -> Option<Outgoing> {
+        self.pages[place].take()
+    }
+
     /// What is left.
     pub(super) fn into_left(self) -> impl Iterator<Item = Outgoing> {
         self.pages.into_iter().flatten()

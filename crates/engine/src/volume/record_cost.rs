@@ -143,25 +143,30 @@ impl RecordCosts {
     /// What is known now, if anything.
     pub(super) fn known(&self, now_ns: u64) -> Option<RecordCost> {
         let sizes = self.sizes.borrow();
-        let is_known = |size: &&Size| {
-            size.learnt >= RECORDS_MIN && now_ns.saturating_sub(size.seen_ns) as f64 <= USUAL_OVER_NS
-        };
-        let known = || sizes.iter().filter(is_known);
-        let most = known().max_by(|one, other| one.weight.total_cmp(&other.weight))?;
+        let known: Vec<Size> = sizes.iter().filter_map(|size| size.as_of(now_ns)).collect();
+        let most = known.iter().max_by(|one, other| one.weight.total_cmp(&other.weight))?;
         Some(RecordCost {
             bytes: most.mean_bytes as u64,
             latency_ns: most.middle_ns as u64,
-            line: line_through(known()),
-            records: known().map(|size| size.weight).sum::<f64>() as u64,
+            line: line_through(known.iter()),
+            records: known.iter().map(|size| size.weight).sum::<f64>() as u64,
         })
     }
 }
 
 impl Size {
+    /// What is known of it now, those of long ago counted by less; `None` where that is nothing of late. While a step is learnt, that is
+    /// what was learnt so far.
+    fn as_of(&self, now_ns: u64) -> Option<Self> {
+        let gap_ns = now_ns.saturating_sub(self.seen_ns) as f64;
+        let is_known = self.usual_ns > 0.0 && gap_ns <= USUAL_OVER_NS;
+        is_known.then(|| Self { weight: self.weight * faded(gap_ns), ..*self })
+    }
+
     fn note(&mut self, now_ns: u64, bytes: u64, took_ns: u64) {
         let gap_ns = now_ns.saturating_sub(self.seen_ns);
         self.seen_ns = now_ns;
-        self.weight = self.weight * (-(gap_ns as f64) / USUAL_OVER_NS).exp() + 1.0;
+        self.weight = self.weight * faded(gap_ns as f64) + 1.0;
         self.mean_bytes += (bytes as f64 - self.mean_bytes) / self.weight.min(RECORDS_MIN as f64);
         self.move_middle(took_ns as f64);
         if self.usual_ns == 0.0 {
@@ -214,6 +219,11 @@ impl Size {
         let share = share.min(share_max);
         self.usual_ns *= (self.middle_ns / self.usual_ns).powf(share);
     }
+}
+
+/// What is left of a weight after so long.
+fn faded(gap_ns: f64) -> f64 {
+    (-gap_ns / USUAL_OVER_NS).exp()
 }
 
 fn place_of(bytes: u64) -> usize {

@@ -19,6 +19,8 @@ pub(super) struct WriteBack {
     pub(super) due: CheckpointDue,
     pub(super) direct: DirectWrites,
     pub(super) bulk: Bulk,
+    /// Why some pages could not go home with the last checkpoint, if so.
+    pub(super) blocked: Cell<Option<DeviceError>>,
     /// Why the home device is asked to discard no more, if so.
     pub(super) discards_stopped: Cell<Option<DeviceError>>,
 }
@@ -33,6 +35,7 @@ impl WriteBack {
             due: CheckpointDue::default(),
             direct: DirectWrites::default(),
             bulk: Bulk::default(),
+            blocked: Cell::default(),
             discards_stopped: Cell::default(),
         }
     }

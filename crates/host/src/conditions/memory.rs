@@ -1,6 +1,9 @@
 //! Memory that this process may still take, and whether others wait for some.
 
+use std::cell::Cell;
 use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::field;
@@ -15,8 +18,35 @@ pub struct Memory {
     pub all_bytes: u64,
     /// Bytes that are free, or would be if they were asked for.
     pub free_bytes: u64,
-    /// Share of the last 10 s in which some task waited for memory; 0 where the kernel does not tell.
+    /// Share of the last 10 s in which some task waited for memory where little of it was free: of the machine, or within the
+    /// bound of a group. 0 where the kernel does not tell.
     pub waited_share: f64,
+}
+
+/// Of all memory, what stays free for others,
+const SPARED_SHARE: u64 = 16;
+
+/// between these.
+const SPARED_BYTES: RangeInclusive<u64> = 64 << 20..=1 << 30;
+
+/// What others are left of so much memory, at least.
+pub fn spared_bytes(all_bytes: u64) -> u64 {
+    (all_bytes / SPARED_SHARE).clamp(*SPARED_BYTES.start(), *SPARED_BYTES.end())
+}
+
+/// Memory of the machine, or within the bound of a group.
+struct Level {
+    all_bytes: u64,
+    free_bytes: u64,
+    waited_percent: f64,
+}
+
+impl Level {
+    /// Tasks may wait for memory of another bound than this one: only where little is free it is this one's.
+    fn waited_share(&self) -> f64 {
+        let is_tight = self.free_bytes < 2 * spared_bytes(self.all_bytes);
+        if is_tight { self.waited_percent / 100.0 } else { 0.0 }
+    }
 }
 
 /// Names of what a control group tells of its memory.
@@ -41,27 +71,44 @@ const VERSION_1: Names = Names {
 };
 
 impl Memory {
-    /// As it is now; `None` where nobody tells.
+    /// As it is now; `None` where nobody tells, or something cannot be read for now: a group's bound that is not seen is not one that
+    /// is not there.
     pub fn now() -> Option<Self> {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let own = read("/proc/self/cgroup");
-        let in_group = |file: &Path| fs::read_to_string(Path::new(GROUPS).join(file)).ok();
-        Self::of(&read("/proc/meminfo"), &read("/proc/pressure/memory"), &own, in_group)
+        let is_for_now = Cell::new(false);
+        let read = |path: &Path| {
+            let text = fs::read_to_string(path);
+            let errno = text.as_ref().err().and_then(io::Error::raw_os_error);
+            if matches!(errno, Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) {
+                is_for_now.set(true);
+            }
+            text.ok()
+        };
+        let text = |path: &str| read(Path::new(path)).unwrap_or_default();
+        let in_group = |file: &Path| read(&Path::new(GROUPS).join(file));
+        let own = text("/proc/self/cgroup");
+        let memory = Self::of(&text("/proc/meminfo"), &text("/proc/pressure/memory"), &own, in_group);
+        memory.filter(|_| !is_for_now.get())
     }
 
     fn of(machine: &str, pressure: &str, own: &str, read: impl Fn(&Path) -> Option<String>) -> Option<Self> {
         let bytes = |name| field(machine, name).map(|kib| kib as u64 * 1024);
-        let groups = groups(own);
-        let bounds = || groups.iter().filter_map(|(group, names)| bound_of(group, names, &read));
-        let waited_percents = groups.iter().filter_map(|(group, _)| read(&group.join("memory.pressure")));
-        let waited_percents = waited_percents.map(|text| waited_percent(&text));
+        let machine = bytes("MemTotal:").zip(bytes("MemAvailable:"));
+        let machine = machine.map(|(all_bytes, free_bytes)| Level {
+            all_bytes,
+            free_bytes,
+            waited_percent: waited_percent(pressure),
+        });
+        let of_group = |(group, names): (PathBuf, &Names)| {
+            let (all_bytes, used_bytes) = bound_of(&group, names, &read)?;
+            let pressure = read(&group.join("memory.pressure")).unwrap_or_default();
+            let free_bytes = all_bytes.saturating_sub(used_bytes);
+            Some(Level { all_bytes, free_bytes, waited_percent: waited_percent(&pressure) })
+        };
+        let levels: Vec<Level> = groups(own).into_iter().filter_map(of_group).chain(machine).collect();
         Some(Self {
-            all_bytes: bounds().map(|(bound, _)| bound).chain(bytes("MemTotal:")).min()?,
-            free_bytes: bounds()
-                .map(|(bound, used)| bound.saturating_sub(used))
-                .chain(bytes("MemAvailable:"))
-                .min()?,
-            waited_share: waited_percents.chain([waited_percent(pressure)]).fold(0.0, f64::max) / 100.0,
+            all_bytes: levels.iter().map(|level| level.all_bytes).min()?,
+            free_bytes: levels.iter().map(|level| level.free_bytes).min()?,
+            waited_share: levels.iter().map(Level::waited_share).fold(0.0, f64::max),
         })
     }
 }
@@ -149,6 +196,16 @@ mod tests {
         assert_eq!(of(""), Some(of_machine));
         let of_version_1 = Memory { all_bytes: 5000, free_bytes: 1000, waited_share: 0.01 };
         assert_eq!(of("12:cpu,cpuacct:/a\n9:memory:/docker/a\n0::/\n"), Some(of_version_1));
+    }
+
+    #[test]
+    fn who_waits_where_much_is_free_waits_for_something_else() {
+        let waited = |available_kib: u64| {
+            let machine = format!("MemTotal: 16777216 kB\nMemAvailable: {available_kib} kB\n");
+            Memory::of(&machine, "some avg10=40.00\n", "", |_| None).unwrap().waited_share
+        };
+        assert_eq!(waited(8 << 20), 0.0, "another group is held at its own bound");
+        assert_eq!(waited(1 << 20), 0.4);
     }
 
     #[test]

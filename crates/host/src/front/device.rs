@@ -82,9 +82,13 @@ pub trait ServedDevice: Clone + 'static {
     /// Drops the contents of `extent`.
     fn discard(&self, extent: Extent) -> impl Future<Output = Result<(), RequestError>>;
 
-    /// Which bytes from `extent.offset` on have contents, as lengths; the others read as zeros. It may end early, but tells
-    /// about one byte at least.
-    fn allocation(&self, extent: Extent) -> impl Future<Output = Result<Vec<(u64, bool)>, RequestError>> {
+    /// Which bytes from `extent.offset` on have contents, as lengths of no more than `runs_max` runs; the others read as zeros.
+    /// It may end early, but tells about one byte at least.
+    fn allocation(
+        &self,
+        extent: Extent,
+        _runs_max: usize,
+    ) -> impl Future<Output = Result<Vec<(u64, bool)>, RequestError>> {
         std::future::ready(Ok(vec![(extent.len, true)]))
     }
 }
@@ -169,7 +173,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> ServedDevice for SwitchedV
         ServedDevice::write_zeroes(self, extent).await
     }
 
-    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, RequestError> {
+    async fn allocation(&self, extent: Extent, runs_max: usize) -> Result<Vec<(u64, bool)>, RequestError> {
         let mut found: Vec<(u64, bool)> = Vec::new();
         let (first, end) = (extent.offset / PAGE_BYTES, extent.end().div_ceil(PAGE_BYTES));
         let mut page = first;
@@ -178,8 +182,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> ServedDevice for SwitchedV
             let (is_allocated, pages) = told.map_err(explained(self))?;
             let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, pages * PAGE_BYTES));
             let len = shared.expect("the pages lie in the range").len;
+            let is_full = found.len() >= runs_max.max(1);
             match found.last_mut() {
                 Some((run, state)) if *state == is_allocated => *run += len,
+                _ if is_full => break,
                 _ => found.push((len, is_allocated)),
             }
             page += pages;

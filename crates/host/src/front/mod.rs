@@ -46,6 +46,17 @@ pub trait Front: Clone + 'static {
     fn status(&self) -> FrontStatus;
 }
 
+/// What keeps strangers out who reach a front end's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// Nothing: whoever connects is served.
+    None,
+    /// Connections are encrypted, and whoever connects is served.
+    Encrypted,
+    /// Clients have to show who they are.
+    Authenticated,
+}
+
 /// A front end that is set up and has no device yet: what can fail without one has not failed by then.
 pub trait FrontSetup<D>: 'static {
     /// The front end of a device.
@@ -63,9 +74,9 @@ pub trait FrontSetup<D>: 'static {
         is_read_only: bool,
     ) -> impl Future<Output = Result<Self::Front, VolumeError>>;
 
-    /// Whether connections are encrypted, and clients have to show who they are.
-    fn has_tls(&self) -> bool {
-        false
+    /// What keeps strangers out.
+    fn protection(&self) -> Protection {
+        Protection::None
     }
 
     /// A command by which a user copies the device to a file `IMAGE`, from where it is served, if there is one.

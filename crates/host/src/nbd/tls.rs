@@ -140,7 +140,10 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// What a server needs to speak TLS. A clone is another handle to the same.
 #[derive(Debug, Clone)]
-pub struct TlsServer(Arc<ServerConfig>);
+pub struct TlsServer {
+    config: Arc<ServerConfig>,
+    asks_clients: bool,
+}
 
 impl TlsServer {
     /// With the certificate and key in `folder`; where it holds `ca-cert.pem`, clients need a certificate that
@@ -173,11 +176,16 @@ impl TlsServer {
         };
         let config = builder.with_single_cert(chain, key.clone_key());
         let config = config.map_err(|cause| unusable(&key_path, &key, unfit(folder, &cause)))?;
-        Ok(Self(Arc::new(config)))
+        Ok(Self { config: Arc::new(config), asks_clients: has_authority })
+    }
+
+    /// Whether clients need a certificate.
+    pub fn asks_clients(&self) -> bool {
+        self.asks_clients
     }
 
     pub(crate) fn session(&self) -> io::Result<Connection> {
-        ServerConnection::new(Arc::clone(&self.0)).map(Connection::Server).map_err(io::Error::other)
+        ServerConnection::new(Arc::clone(&self.config)).map(Connection::Server).map_err(io::Error::other)
     }
 }
 

@@ -17,7 +17,7 @@ use evenkeel_engine::env::Env;
 
 use super::term::Term;
 use crate::allocator::give_back_what_is_free;
-use crate::conditions::memory::Memory;
+use crate::conditions::memory::{Memory, spared_bytes};
 use crate::event_loop::Loop;
 use crate::volume::LocalVolume;
 
@@ -26,12 +26,6 @@ const LOOK_NS: u64 = 1_000_000_000;
 
 /// Of all memory, what pages take at most.
 const MOST_SHARE: u64 = 4;
-
-/// Of all memory, what stays free for others.
-const SPARED_SHARE: u64 = 16;
-
-/// Between these.
-const SPARED_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
 
 /// Memory is short where tasks wait for it for this share of the time.
 const SHORT_SHARE: f64 = 0.05;
@@ -44,11 +38,6 @@ const UNUSED_SHARE: u64 = 16;
 
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
-
-/// What others are left, at least.
-fn spared_bytes(memory: &Memory) -> u64 {
-    (memory.all_bytes / SPARED_SHARE).clamp(*SPARED_BYTES.start(), *SPARED_BYTES.end())
-}
 
 /// Memory for pages of one volume.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +54,7 @@ struct Pages {
 /// Bytes for pages from now on.
 fn next_bytes(memory: &Memory, pages: Pages) -> u64 {
     let Pages { now_bytes, used_bytes, least_bytes, others_bytes } = pages;
-    let spared_bytes = spared_bytes(memory);
+    let spared_bytes = spared_bytes(memory.all_bytes);
     let most_bytes = (memory.all_bytes / MOST_SHARE).saturating_sub(others_bytes).max(least_bytes);
     let lack_bytes = spared_bytes.saturating_sub(memory.free_bytes);
     let wanted_bytes = if memory.waited_share >= SHORT_SHARE || lack_bytes > 0 {
@@ -120,7 +109,7 @@ pub(super) fn follow(event_loop: &Loop, term: &Term, volume: &LocalVolume) {
         loop {
             env.sleep(LOOK_NS).await;
             // Where memory is short even a look at it may wait.
-            let Ok(Some(memory)) = env.blocking(Memory::now).await else { return };
+            let Ok(Some(memory)) = env.blocking(Memory::now).await else { continue };
             let now_bytes = volume.cached_pages_max() as u64 * PAGE_BYTES;
             let used_bytes = volume.occupancy().pages_bytes;
             share.choose(|others_bytes| {
@@ -225,7 +214,7 @@ mod tests {
             let next = next_mib(&memory, now_mib, used_mib);
             prop_assert!((64..=(all_mib / 4).max(64)).contains(&next));
             let more = next.saturating_sub(now_mib) * MIB;
-            prop_assert!(more == 0 || memory.free_bytes - more >= spared_bytes(&memory));
+            prop_assert!(more == 0 || memory.free_bytes - more >= spared_bytes(memory.all_bytes));
         }
     }
 }

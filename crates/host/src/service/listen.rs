@@ -9,8 +9,8 @@ use super::events::{About, Kind, Reporter};
 use super::http::{HttpOptions, Site};
 use super::{ACCEPT_AGAIN_NS, Address};
 use crate::event_loop::Loop;
-use crate::front::Front;
 use crate::front::session::Peer;
+use crate::front::{Front, Protection};
 use crate::net::{self, Listener, Place, SocketAccess, SocketFile};
 use crate::remedy::Remedy;
 use crate::volume::{CONTROL_SOCKET, LockedVolume, STATUS_SOCKET, VolumeError};
@@ -116,7 +116,11 @@ pub(super) fn warn_of_open_addresses(
     reporter: &Reporter,
     places: impl Iterator<Item = Place>,
     access: SocketAccess,
+    protection: Protection,
 ) {
+    if protection == Protection::Authenticated {
+        return;
+    }
     let is_for_all = access.mode.is_some_and(|mode| mode & 0o002 != 0);
     for place in places {
         if let (Place::Unix(path), true) = (&place, is_for_all) {
@@ -133,14 +137,13 @@ pub(super) fn warn_of_open_addresses(
         if let Place::Tcp(at) = place
             && !at.ip().to_canonical().is_loopback()
         {
-            let why = format!(
-                "{at}: other machines may connect there, without TLS: whoever reaches it reads and writes"
-            );
-            reporter.report(
-                Kind::TcpWithoutTls,
-                &About::default(),
-                reporter.advised(why, &Remedy::ListenLocally),
-            );
+            let (kind, how, remedy) = match protection {
+                Protection::None => (Kind::TcpWithoutTls, "without TLS", Remedy::ListenLocally),
+                _ => (Kind::TlsForAll, "and need no certificate", Remedy::AskForCertificates),
+            };
+            let why =
+                format!("{at}: other machines may connect there, {how}: whoever reaches it reads and writes");
+            reporter.report(kind, &About::default(), reporter.advised(why, &remedy));
         }
     }
 }

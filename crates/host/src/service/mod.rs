@@ -195,9 +195,8 @@ pub async fn run(
         "starting: what a cut or a kill left undone is done first",
     );
     let places = listen::places(&listeners.clients);
-    if !setup.has_tls() {
-        listen::warn_of_open_addresses(&reporter, places.iter().flatten().cloned(), options.access);
-    }
+    let reachable = places.iter().flatten().cloned();
+    listen::warn_of_open_addresses(&reporter, reachable, options.access, setup.protection());
     listen::warn_of_open_sites(&reporter, &listeners);
     // One of several ends no process.
     let opening = is_alone.then(|| Opening::begin(options.tell_end)).transpose().map_err(cannot_listen)?;
@@ -262,11 +261,12 @@ pub async fn run(
     };
     let desk = control::Desk::new(event_loop, workers(&open), &conversions, &reporter);
     control::serve(event_loop, listeners.control, &desk);
+    let serving = status::Serving::begin(event_loop, options.read_only);
     let work = |term: &Term, open: &OpenVolume, watcher: &Watcher| {
         let what = Work { term, open, watcher, options: &options };
         let maintenance = what.begin(event_loop);
         let (front, watcher) = (front.clone(), watcher.clone());
-        status::Watched::new(event_loop, open, front, options.read_only, maintenance, &conversions, watcher)
+        status::Watched::new(event_loop, serving, open, front, maintenance, &conversions, watcher)
     };
     let watched = SharedWatched::new(work(&term, &open, &watcher));
     serve_status(event_loop, listeners.status, watched.clone());

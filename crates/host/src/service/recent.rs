@@ -58,8 +58,8 @@ impl Recent {
     /// What was done between two documents; `None` where they are not of one server, or not in this order.
     pub fn between(earlier: &Status, later: &Status) -> Option<Self> {
         let over_s = later.server.uptime_s - earlier.server.uptime_s;
-        let is_one = (&earlier.volume.id, earlier.server.pid) == (&later.volume.id, later.server.pid);
-        if !is_one || over_s.is_nan() || over_s <= 0.0 {
+        let serving = |of: &Status| (of.volume.id.clone(), of.server.pid, of.server.began_unix_ms);
+        if serving(earlier) != serving(later) || over_s.is_nan() || over_s <= 0.0 {
             return None;
         }
         let (before, now) = (&earlier.counters, &later.counters);
@@ -180,6 +180,9 @@ mod tests {
         assert!(Recent::between(&earlier, &restarted).is_some());
         restarted.server.pid += 1;
         assert_eq!(Recent::between(&earlier, &restarted), None);
+        let mut anew = document(101.0, &[("read", &[9])]);
+        anew.server.began_unix_ms += 1;
+        assert_eq!(Recent::between(&earlier, &anew), None, "the same process serves it anew");
         let younger = document(3.0, &[("read", &[9])]);
         assert_eq!(Recent::between(&earlier, &younger), None, "a number of a process comes back");
         assert_eq!(Recent::between(&earlier, &earlier), None, "no time has gone by");

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
@@ -128,6 +128,9 @@ pub struct ServerStatus {
     pub pid: u32,
     /// Since the volume was opened.
     pub uptime_s: f64,
+    /// When this serving began, in ms since 1970: counts begin anew with each, also in the same process.
+    #[serde(default)]
+    pub began_unix_ms: u64,
     /// `io_uring` or `threads`.
     pub backend: String,
     /// Whether writes are refused.
@@ -342,10 +345,27 @@ impl Status {
     }
 }
 
+/// A serving of a volume, from its opening to its stop: also where it is converted meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Serving {
+    began_ns: u64,
+    began_unix_ms: u64,
+    read_only: bool,
+}
+
+impl Serving {
+    /// One that begins now.
+    pub(super) fn begin(event_loop: &Loop, read_only: bool) -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began_unix_ms = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
+        Self { began_ns: event_loop.now_ns(), began_unix_ms, read_only }
+    }
+}
+
 /// What the document is made from.
 pub(crate) struct Watched {
     event_loop: Loop,
-    began_ns: u64,
+    serving: Serving,
     volume: LocalVolume,
     mirror: Option<Mirror>,
     maintenance: Maintenance,
@@ -354,23 +374,22 @@ pub(crate) struct Watched {
     description: Description,
     path: String,
     front_status: Box<dyn Fn() -> FrontStatus>,
-    read_only: bool,
     watcher: Watcher,
 }
 
 impl Watched {
     pub(super) fn new(
         event_loop: &Loop,
+        serving: Serving,
         open: &OpenVolume,
         front: impl Front,
-        read_only: bool,
         maintenance: Maintenance,
         conversions: &Conversions,
         watcher: Watcher,
     ) -> Self {
         Self {
             event_loop: event_loop.clone(),
-            began_ns: event_loop.now_ns(),
+            serving,
             volume: open.volume.clone(),
             mirror: open.mirror().cloned(),
             maintenance,
@@ -379,7 +398,6 @@ impl Watched {
             description: open.description(),
             path: open.folder().display().to_string(),
             front_status: Box::new(move || front.status()),
-            read_only,
             watcher,
         }
     }
@@ -450,12 +468,13 @@ impl Watched {
             },
             server: ServerStatus {
                 pid: std::process::id(),
-                uptime_s: now_ns.saturating_sub(self.began_ns) as f64 / 1e9,
+                uptime_s: now_ns.saturating_sub(self.serving.began_ns) as f64 / 1e9,
+                began_unix_ms: self.serving.began_unix_ms,
                 backend: match self.event_loop.backend() {
                     Backend::Threads => "threads".to_owned(),
                     Backend::Auto | Backend::Uring | Backend::Slots => "io_uring".to_owned(),
                 },
-                read_only: self.read_only,
+                read_only: self.serving.read_only,
                 connections: server.connections.len() as u64,
                 connections_accepted: server.connections_accepted,
                 connections_refused: server.connections_refused,

@@ -100,20 +100,7 @@ impl NewVolume {
     ///
     /// As [`OpenVolume::close`].
     pub(super) async fn close(mut self) -> Result<(), VolumeError> {
-        let open = self.0.take().expect("as above");
-        let _goes_in_any_case = Removed(open.arena_path().map(Path::to_owned));
-        open.close().await
-    }
-}
-
-/// A file that goes at the end.
-struct Removed(Option<PathBuf>);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            let _gone_already_is_fine = fs::remove_file(path);
-        }
+        self.0.take().expect("as above").close_with_arena().await
     }
 }
 

@@ -10,8 +10,8 @@ use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::layout::{
-    JournalStore, LiveRecords, PageStore, PlacedWrite, Remembered, Replicated, StoreState, StoreTraits,
-    Verifier,
+    JournalStore, LiveRecords, NotWritten, PageStore, PlacedWrite, Remembered, Replicated, StoreState,
+    StoreTraits, Verifier,
 };
 
 use super::member::MemberDrive;
@@ -178,7 +178,7 @@ impl PageStore for AnyPages {
         of_home!(self, it => it.verify_with(verifier));
     }
 
-    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, NotWritten> {
         of_home!(self, it => it.write_numbered(writes).await)
     }
 

@@ -630,6 +630,16 @@ impl OpenVolume {
         }
     }
 
+    /// As [`Self::close`], where nobody needs what may be left of it: the arena goes in any case.
+    ///
+    /// # Errors
+    ///
+    /// The volume's failure.
+    pub async fn close_with_arena(self) -> Result<(), VolumeError> {
+        let _goes_in_any_case = RemovedAtEnd(self.arena_path.clone());
+        self.close().await
+    }
+
     /// Gives up what nobody is to have: what is in memory of it goes, too, and nothing more is written.
     fn forget(self) {
         self.volume.fail("nobody is to have it");
@@ -685,6 +695,17 @@ impl OpenVolume {
             let _an_empty_arena_may_stay = std::fs::remove_file(path);
         }
         Ok(())
+    }
+}
+
+/// A file that goes at the end.
+struct RemovedAtEnd(Option<PathBuf>);
+
+impl Drop for RemovedAtEnd {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _gone_already_is_fine = std::fs::remove_file(path);
+        }
     }
 }
 

@@ -29,13 +29,13 @@ use crate::report::format;
 /// A probe with the name to call it by.
 pub type Labelled<'a> = (String, &'a ProbeReport);
 
-/// A verdict from the logarithm of a ratio and its interval.
-fn judged(log: f64, interval: Option<[f64; 2]>, less_is_faster: bool) -> Judged {
+/// A verdict from the logarithm of a ratio and its interval, which has to lie further than `least` from 0.
+fn judged(log: f64, interval: Option<[f64; 2]>, less_is_faster: bool, least: f64) -> Judged {
     let verdict = match interval {
-        Some([low, _]) if low > 0.0 && less_is_faster => Verdict::Slower,
-        Some([_, high]) if high < 0.0 && less_is_faster => Verdict::Faster,
-        Some([low, _]) if low > 0.0 => Verdict::Faster,
-        Some([_, high]) if high < 0.0 => Verdict::Slower,
+        Some([low, _]) if low > least && less_is_faster => Verdict::Slower,
+        Some([_, high]) if high < -least && less_is_faster => Verdict::Faster,
+        Some([low, _]) if low > least => Verdict::Faster,
+        Some([_, high]) if high < -least => Verdict::Slower,
         _ => Verdict::NoDifferenceShown,
     };
     Judged { ratio: log.exp(), interval: interval.map(|ends| ends.map(f64::exp)), verdict }

@@ -6,12 +6,17 @@
 //!    the runs' distribution.
 //! 2. Pairs of which a run was disturbed are left out as long as most pairs remain; otherwise all of them count, since
 //!    the coin holds for them too.
-//! 3. All verdicts of all comparisons share one error rate, by Bonferroni.
+//! 3. A difference below half a percent is not told of.
+//! 4. All verdicts of all comparisons share one error rate, by Bonferroni.
 
 use super::report::{Comparison, Comparisons, Design, Judged, PointComparison, SCHEMA};
 use super::{Labelled, judged, words};
 use crate::probe::report::{Point, ProbeReport, RunData};
 use crate::stats;
+
+/// Two files of one folder differ by some tenths of a percent, as two places of one disk do: thousands of runs would show it. It is
+/// none that counts, and nothing is claimed of it.
+const LEAST_DIFFERENCE: f64 = 0.005;
 
 /// Logarithms of the ratios of pairs, at one size.
 struct Pairs {
@@ -73,6 +78,7 @@ fn comparison(
         b: b.clone(),
         unlike: super::unlike(base, other),
         sessions: [base.sessions, other.sessions],
+        drift: None,
         disturbed_share: [super::disturbed_share(base), super::disturbed_share(other)],
         withheld: None,
         throughout: judge(&all, alpha, false),
@@ -85,8 +91,8 @@ fn comparison(
 
 fn judge(differences: &[f64], alpha: f64, less_is_faster: bool) -> Judged {
     match stats::signed_rank(differences, alpha) {
-        Some(found) => judged(found.estimate, found.interval, less_is_faster),
-        None => judged(f64::NAN, None, less_is_faster),
+        Some(found) => judged(found.estimate, found.interval, less_is_faster, LEAST_DIFFERENCE),
+        None => judged(f64::NAN, None, less_is_faster, LEAST_DIFFERENCE),
     }
 }
 

@@ -64,6 +64,10 @@ pub struct Comparison {
     pub unlike: Vec<String>,
     /// Sessions of the first and of the second.
     pub sessions: [u32; 2],
+    /// By how much sessions of one stack may differ, as these two were judged, beside what repeated sessions show; `null` where nothing
+    /// is allowed for.
+    #[serde(default)]
+    pub drift: Option<f64>,
     /// Share of the runs of the first and of the second that were disturbed from outside.
     pub disturbed_share: [f64; 2],
     /// Why no verdict is given, where none is.
@@ -113,7 +117,7 @@ pub struct Judged {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The second is faster: its interval lies on that side of 1.
+    /// The second is faster: its interval lies on that side of 1, of pairs by half a percent or more.
     Faster,
     /// The second is slower.
     Slower,
@@ -155,6 +159,13 @@ impl Comparisons {
             });
             over_all.or(point).map(|what| format!("{} is slower than {}: {what}", comparison.b, comparison.a))
         })
+    }
+
+    /// The names of two of which the runs tell nothing: no ratio of theirs has an interval.
+    pub fn untold(&self) -> Option<(&str, &str)> {
+        let tells = |found: &Comparison| found.judged().any(|(_, judged)| judged.interval.is_some());
+        let untold = self.comparisons.iter().find(|found| !tells(found))?;
+        Some((&untold.a, &untold.b))
     }
 
     /// Why no verdict was given, where none was.

@@ -74,7 +74,7 @@ pub fn compare_sessions(reports: &[Labelled<'_>], options: &Options) -> Result<C
         let repeated = base.1.sessions > 1 || other.1.sessions > 1;
         let drift = options.drift.or((!repeated).then_some(DRIFT));
         drift_used = drift_used.or(drift);
-        comparisons.push(comparison(base, other, sizes, &Judge { alpha, drift: drift.unwrap_or(0.0) }));
+        comparisons.push(comparison(base, other, sizes, drift, alpha));
     }
     Ok(Comparisons {
         schema: SCHEMA.to_owned(),
@@ -90,8 +90,10 @@ fn comparison(
     (a, base): &Labelled<'_>,
     (b, other): &Labelled<'_>,
     sizes: &[(&Point, &Point)],
-    judge: &Judge,
+    drift: Option<f64>,
+    alpha: f64,
 ) -> Comparison {
+    let judge = Judge { alpha, drift: drift.unwrap_or(0.0) };
     let disturbed = [disturbed_share(base), disturbed_share(other)];
     let withheld = withheld((a, b), disturbed);
     let held_back = |judged: Judged| match withheld {
@@ -125,6 +127,7 @@ fn comparison(
         b: b.clone(),
         unlike: unlike(base, other),
         sessions: [base.sessions, other.sessions],
+        drift,
         disturbed_share: disturbed,
         throughout: held_back(judge.throughout([base, other], sizes)),
         withheld,
@@ -200,7 +203,7 @@ impl Judge {
             let half = half + self.drift.ln_1p();
             [difference - half, difference + half]
         });
-        judged(difference, interval, less_is_faster)
+        judged(difference, interval, less_is_faster, 0.0)
     }
 
     /// The half width that the runs of two single sessions leave. The degrees of freedom are those of the smaller sample,

@@ -23,15 +23,21 @@ pub(super) fn at_size((a, b): (&str, &str), throughput: &Judged, p99: Option<&Ju
     words
 }
 
-/// A ratio to two digits, where it is a number.
+/// A ratio to two digits, or three near 1, where it is a number.
 fn times(ratio: f64) -> String {
-    if ratio.is_finite() { format!("{ratio:.2}") } else { crate::report::format::NOT_AVAILABLE.to_owned() }
+    if (ratio - 1.0).abs() < 0.02 {
+        format!("{ratio:.3}")
+    } else if ratio.is_finite() {
+        format!("{ratio:.2}")
+    } else {
+        crate::report::format::NOT_AVAILABLE.to_owned()
+    }
 }
 
 fn between(judged: &Judged) -> String {
     judged.interval.map_or_else(
         || " (too few runs to tell)".to_owned(),
-        |[low, high]| format!(" ({low:.2} to {high:.2})"),
+        |[low, high]| format!(" ({} to {})", times(low), times(high)),
     )
 }
 
@@ -58,8 +64,8 @@ pub(super) fn overall(design: Design, found: &Comparison) -> String {
         (0, 0, verdict) => {
             let word = if verdict == Verdict::Faster { "faster" } else { "slower" };
             format!(
-                "{b} is {word} than {a} over all sizes together, by a factor of {:.2}{}; at no single size is that shown",
-                found.throughout.ratio,
+                "{b} is {word} than {a} over all sizes together, by a factor of {}{}; at no single size is that shown",
+                times(found.throughout.ratio),
                 between(&found.throughout)
             )
         }
@@ -87,7 +93,7 @@ fn none_shown(design: Design, found: &Comparison) -> String {
     match (too_few, found.throughout.interval) {
         (true, _) => format!("{what}: there are too few runs to tell"),
         (false, Some([low, high])) => {
-            format!("{what}: over all sizes the ratio lies between {low:.2} and {high:.2}")
+            format!("{what}: over all sizes the ratio lies between {} and {}", times(low), times(high))
         }
         (false, None) => what,
     }
@@ -114,7 +120,7 @@ fn span(points: &[PointComparison]) -> String {
         unknown => format!("; at {unknown} none is shown"),
     };
     match high - low {
-        narrow if narrow < 0.005 => format!(", by a factor of {low:.2}{unknown}"),
-        _ => format!(", by factors from {low:.2} to {high:.2}{unknown}"),
+        narrow if narrow < 0.005 => format!(", by a factor of {}{unknown}", times(low)),
+        _ => format!(", by factors from {} to {}{unknown}", times(low), times(high)),
     }
 }

@@ -4,7 +4,7 @@
 //! Cloud volumes and drives with a fast cache are quick until a budget is used up. Throughput also wanders, and a fall
 //! that is none must not be told of. So all of this has to be so:
 //!
-//! 1. Both levels last for [`LEAST_WINDOWS`] windows. The moment is where the cumulative sum of the logarithms is highest
+//! 1. Both levels last for [`LEAST_WINDOWS`] windows and [`LEAST_S`]. The moment is where the cumulative sum of the logarithms is highest
 //!    above its course without a change.
 //! 2. Throughput falls by a third or more, of all windows and of those near the moment, and of the last third as well.
 //! 3. Nine in ten windows after it are slower than nine in ten before it.
@@ -23,6 +23,9 @@ use crate::stats::{median, quantile};
 
 /// Windows of each level, at least: two minutes.
 const LEAST_WINDOWS: usize = 120;
+
+/// The same in seconds: a window need not be one.
+const LEAST_S: f64 = 100.0;
 
 /// Windows near the moment.
 const NEAR: usize = 30;
@@ -63,6 +66,10 @@ pub(super) fn fall(windows: &[Window]) -> Option<Fall> {
     let rates: Vec<f64> = windows.iter().map(|window| window.throughput_bytes_per_s).collect();
     let place = falls_at(&rates)?;
     let (before, after) = windows.split_at(place);
+    let lasts_s = |level: &[Window]| level.iter().map(|window| window.elapsed_s).sum::<f64>();
+    if lasts_s(before) < LEAST_S || lasts_s(after) < LEAST_S {
+        return None;
+    }
     let disturbed = after.iter().filter(|window| window.disturbance.is_some()).count();
     if 2 * disturbed > after.len() {
         return None;

@@ -16,6 +16,21 @@ struct Meets {
     is_met: bool,
     /// Whether the interval says so too.
     is_sure: bool,
+    /// Whether the runs leave it open: the interval holds the goal, or where there are too few runs for one, some meet it and others
+    /// do not.
+    is_open: bool,
+}
+
+impl Meets {
+    /// Of a figure whose runs had these, with the interval of a typical run if there is one.
+    fn of(is_met: bool, interval: Option<[f64; 2]>, runs: &[f64], meets: impl Fn(f64) -> bool) -> Self {
+        let agree = |values: &[f64]| values.iter().all(|&value| meets(value) == is_met);
+        Self {
+            is_met,
+            is_sure: interval.is_some_and(|ends| agree(&ends)),
+            is_open: interval.map_or_else(|| !agree(runs), |ends| !agree(&ends)),
+        }
+    }
 }
 
 /// The goals, and the level of the interval of each size.
@@ -48,15 +63,18 @@ impl Judge<'_> {
         Meets {
             is_met: of.iter().flatten().all(|one| one.is_met),
             is_sure: fails || of.iter().flatten().all(|one| one.is_sure),
+            is_open: !fails
+                && of.iter().flatten().any(|one| one.is_open)
+                && of.iter().flatten().all(|one| one.is_met || one.is_open),
         }
     }
 
     fn throughput(&self, point: &Point) -> Option<Meets> {
         let rate = self.goals.min_throughput_bytes_per_s?;
-        let interval = typical_interval(point, |run| Some(run.throughput_bytes_per_s), self.alpha);
-        let is_met = typical(point).0 >= rate;
-        let is_sure = interval.is_some_and(|[low, high]| if is_met { low >= rate } else { high < rate });
-        Some(Meets { is_met, is_sure })
+        let figure = |run: &RunData| Some(run.throughput_bytes_per_s);
+        let interval = typical_interval(point, figure, self.alpha);
+        let runs: Vec<f64> = point.run_data.iter().filter_map(figure).collect();
+        Some(Meets::of(typical(point).0 >= rate, interval, &runs, |found| found >= rate))
     }
 
     fn latency(&self, point: &Point) -> Option<Meets> {
@@ -70,8 +88,8 @@ impl Judge<'_> {
             LatencyBound::P50 | LatencyBound::P999 => |_| None,
         };
         let interval = typical_interval(point, figure, self.alpha);
-        let is_sure = interval.is_some_and(|[low, high]| if is_met { high <= most_s } else { low > most_s });
-        Some(Meets { is_met, is_sure })
+        let runs: Vec<f64> = point.run_data.iter().filter_map(figure).collect();
+        Some(Meets::of(is_met, interval, &runs, |found_s| found_s <= most_s))
     }
 }
 
@@ -120,8 +138,10 @@ impl Found<'_> {
         let wanted = format!("{} within {}", bound_name(bound), format::seconds(latency_s));
         let Some(point) = self.met().next_back() else {
             let nearest = nearest_by(self.points, |point| -latency(point, bound).unwrap_or(f64::INFINITY));
+            let note = unmeasured_note(self.unmeasured, |_| true).replace(" too", "");
+            let measured = if note.is_empty() { "" } else { "measured " };
             let reason = format!(
-                "no buffer keeps {wanted}; nearest is {}{}{}",
+                "no {measured}buffer keeps {wanted}; nearest is {}{}{note}{}",
                 at_a_time(nearest),
                 self.may_note(|_| true).replace(" too", ""),
                 unknown_note(self.points, bound)
@@ -158,8 +178,10 @@ impl Found<'_> {
                 short.max(late)
             };
             let nearest = nearest_by(self.points, |point| -misses(point));
+            let note = unmeasured_note(self.unmeasured, |_| true).replace(" too", "");
+            let measured = if note.is_empty() { "" } else { "measured " };
             let reason = format!(
-                "no buffer does both {wanted}; nearest is {}{}{}",
+                "no {measured}buffer does both {wanted}; nearest is {}{}{note}{}",
                 at_a_time(nearest),
                 self.may_note(|_| true).replace(" too", ""),
                 unknown_note(self.points, bound)
@@ -193,9 +215,9 @@ impl Found<'_> {
         }
     }
 
-    /// Sizes that miss a goal by less than their interval.
+    /// Sizes that miss a goal, though the runs leave that open.
     fn may_note(&self, is_asked: impl Fn(u64) -> bool) -> String {
-        let misses = self.points.iter().zip(self.meets).filter(|(_, meets)| !meets.is_met && !meets.is_sure);
+        let misses = self.points.iter().zip(self.meets).filter(|(_, meets)| !meets.is_met && meets.is_open);
         let known = misses.filter(|(point, _)| match self.goals.max_latency_s {
             Some(_) => latency(point, self.goals.bound).is_some(),
             None => true,

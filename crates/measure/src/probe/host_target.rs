@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Barrier, OnceLock};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,7 @@ use evenkeel_host::stack::{StackProbe, space_bytes};
 
 use super::leftovers::{FolderClaim, PREFIX};
 use super::settings::{Combination, Settings};
+use super::soak::WINDOW_BYTES;
 use super::target::{Observation, RunOrder, Target, TargetError};
 use super::timed_loop::{Source, Timed, timed_writes};
 
@@ -94,7 +95,9 @@ pub struct HostTarget {
     number: u32,
     stack: StackProbe,
     writers: u32,
-    source: Source,
+    /// Bytes that are written at once at most, by all of them.
+    room_bytes: u64,
+    source: Arc<Source>,
     interrupt: Interrupt,
     /// What `O_DIRECT` asks of lengths here; `None` where there is no direct I/O.
     direct_granule: Option<u64>,
@@ -120,6 +123,24 @@ impl HostTarget {
     ///
     /// Where the place cannot be looked at or written to, or, in place, is held by somebody else.
     pub fn new(place: Place, settings: &Settings, interrupt: Interrupt) -> Result<Self, TargetError> {
+        Self::with_source(place, settings, interrupt, None)
+    }
+
+    /// Another one that is measured beside this, with the same settings: its writes come from the same memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn beside(&self, place: Place, settings: &Settings) -> Result<Self, TargetError> {
+        Self::with_source(place, settings, self.interrupt.clone(), Some(&self.source))
+    }
+
+    fn with_source(
+        place: Place,
+        settings: &Settings,
+        interrupt: Interrupt,
+        source: Option<&Arc<Source>>,
+    ) -> Result<Self, TargetError> {
         let existing = place.existing();
         let stack = StackProbe::of(existing)
             .map_err(|error| TargetError::io("looking at the storage stack", existing, error))?;
@@ -137,13 +158,17 @@ impl HostTarget {
             }
             place => (look_at_folder(place)?, None),
         };
-        let largest = settings.buffer_sizes.iter().copied().max().unwrap_or(1);
+        let new_source = || {
+            let largest = settings.buffer_sizes.iter().copied().max().unwrap_or(1);
+            Arc::new(Source::random(largest as usize, settings.seed))
+        };
         Ok(Self {
             place,
             number,
             stack,
             writers: settings.writers,
-            source: Source::random(largest as usize, settings.seed),
+            room_bytes: settings.room_bytes(),
+            source: source.map_or_else(new_source, Arc::clone),
             interrupt,
             direct_granule,
             recycled: Vec::new(),
@@ -161,7 +186,9 @@ impl HostTarget {
     /// Writes the files or the region that later runs overwrite.
     fn recycle(&mut self, bytes: u64) -> Result<(), TargetError> {
         if let Place::Existing(path) = &self.place {
-            return self.write_through(path, Open::InPlaceBeside, bytes * u64::from(self.writers));
+            let bytes = bytes.saturating_mul(u64::from(self.writers));
+            self.check_within(path, bytes)?;
+            return self.write_through(path, Open::InPlaceBeside, bytes);
         }
         for writer in 0..self.writers {
             if self.recycled.get(writer as usize).is_some_and(|recycled| recycled.bytes >= bytes) {
@@ -176,6 +203,15 @@ impl HostTarget {
             self.recycled.push(Recycled { file, bytes });
         }
         Ok(())
+    }
+
+    /// That no more of what exists is overwritten than was said before.
+    fn check_within(&self, path: &Path, needed_bytes: u64) -> Result<(), TargetError> {
+        let size_bytes = self.room_bytes;
+        match needed_bytes <= size_bytes {
+            true => Ok(()),
+            false => Err(TargetError::TooSmall { path: path.to_owned(), needed_bytes, size_bytes }),
+        }
     }
 
     /// Writes `bytes` durably in large pieces, untimed.
@@ -199,6 +235,7 @@ impl HostTarget {
         let method = self.method_for(order.combination.method, order.buffer_bytes);
         let run_bytes = order.buffer_bytes * order.writes;
         if let Place::Existing(path) = &self.place {
+            self.check_within(path, run_bytes.saturating_mul(u64::from(writer) + 1))?;
             let file = DurableFile::open(path, method, Open::InPlaceBeside)
                 .map_err(|error| failure("opening", path, method, error))?;
             return Ok(OpenFile { file, start_offset: run_bytes * u64::from(writer), _scratch: None });
@@ -340,6 +377,22 @@ fn look_in_place(path: &Path) -> Result<(Option<u64>, DurableFile), TargetError>
     let granule = direct_io_granule(path, false)
         .map_err(|error| TargetError::io("asking for direct I/O", path, error))?;
     Ok((granule, claim))
+}
+
+/// Bytes of the longest window of a soak with so many writers at this place: no more than fit a device or file that exists, or half
+/// of what is free.
+///
+/// # Errors
+///
+/// Where its size cannot be had.
+pub fn soak_window_bytes(place: &Place, writers: u32) -> Result<u64, TargetError> {
+    let existing = place.existing();
+    let unknown = |error| TargetError::io("asking for its size", existing, error);
+    let room_bytes = match place {
+        Place::Existing(path) => size_bytes(path).map_err(unknown)?,
+        Place::Folder(_) | Place::NewFile(_) => space_bytes(existing).map_err(unknown)?.1 / 2,
+    };
+    Ok(WINDOW_BYTES.min(room_bytes / u64::from(writers.max(1))))
 }
 
 /// Whether full runs fit the file system, or the file or device that they overwrite.

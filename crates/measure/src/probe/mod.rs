@@ -58,7 +58,7 @@ use settings::Settings;
 use target::{Target, TargetError};
 
 pub use apart::PAIRS_ERROR_RATE;
-pub use host_target::{HostTarget, Place, check_room};
+pub use host_target::{HostTarget, Place, check_room, soak_window_bytes};
 pub use session::{Observer, Progress, Stage};
 
 /// Measures `target` as `settings` say and draws the conclusions.

@@ -119,6 +119,8 @@ pub struct Settings {
     pub every_s: f64,
     /// The program whose commits these are.
     pub like: Option<Program>,
+    /// Where one size is written for long, bytes of the longest window, per writer.
+    pub window_max_bytes: Option<u64>,
 }
 
 impl Settings {
@@ -135,7 +137,7 @@ impl Settings {
 
     /// Which sizes are left out first where the time is short.
     pub fn first_to_go(&self) -> FirstToGo {
-        match self.goals.min_throughput_bytes_per_s.is_some() || self.records.is_some() {
+        match self.goals.are_any() || self.records.is_some() {
             true => FirstToGo::Large,
             false => FirstToGo::Small,
         }
@@ -158,8 +160,12 @@ impl Settings {
         plain.max(for_percentile.min(LARGEST_RUN_BYTES / buffer_bytes))
     }
 
-    /// Bytes that the longest run writes, per writer.
+    /// Bytes that the longest run or window writes, per writer.
     fn run_bytes_max(&self) -> u64 {
+        if let Some(bytes) = self.window_max_bytes {
+            let looks = self.buffer_sizes.iter().map(|&size| size.saturating_mul(short_run_writes(size)));
+            return looks.max().unwrap_or(0).max(bytes);
+        }
         let run_bytes = |&size: &u64| size.saturating_mul(self.full_run_writes(size));
         self.buffer_sizes.iter().map(run_bytes).max().unwrap_or(0)
     }
@@ -190,6 +196,7 @@ impl Settings {
             sessions: 1,
             every_s: 0.0,
             like: None,
+            window_max_bytes: None,
         }
     }
 }

@@ -6,7 +6,9 @@
 //! 1. A stall is a write that takes ten times the median of all writes, or more; the document counts all of them and keeps
 //!    the first [`STALLS_KEPT`].
 //! 2. The histogram holds every write, to three digits.
-//! 3. Ended early by Ctrl-C, what was measured until then is kept.
+//! 3. Ended early by Ctrl-C or an error, what was measured until then is kept.
+//! 4. Each window has as many writes as took about a second before: a slow one makes the next one smaller.
+//! 5. No window is larger than the room that was looked for.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,7 +41,7 @@ const LONG_STALL: f64 = 100.0;
 const WINDOW_S: f64 = 1.0;
 
 /// Largest file that a window writes.
-const WINDOW_BYTES: u64 = LARGEST_RUN_BYTES / 4;
+pub(super) const WINDOW_BYTES: u64 = LARGEST_RUN_BYTES / 4;
 
 /// A slower write than an hour counts as one of an hour.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
@@ -86,6 +88,9 @@ pub struct SoakReport {
     pub stalls_10x: u64,
     /// Writes of at least 100 times the median.
     pub stalls_100x: u64,
+    /// What went wrong in the end; `null` where nothing did.
+    #[serde(default)]
+    pub failure: Option<String>,
     /// Throughput that fell and stayed low, as where credits for bursts run out; `null` where it did not.
     #[serde(default)]
     pub fall: Option<Fall>,
@@ -127,9 +132,10 @@ pub fn soak<T: Target>(
 ) -> Result<SoakReport, TargetError> {
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
     let (combination, buffer_bytes) = (settings.combinations[0], settings.buffer_sizes[0]);
-    let writes = window_writes(settings, target)?;
-    target.prepare(&settings.combinations, buffer_bytes * writes)?;
-    let mut soak = Soak::new();
+    let writes_max = writes_max(settings);
+    let mut writes = first_writes(settings, target)?;
+    let mut prepared = 0;
+    let (mut soak, mut failure) = (Soak::new(), None);
     let started_s = target.now_s();
     loop {
         let passed_s = target.now_s() - started_s;
@@ -145,10 +151,22 @@ pub fn soak<T: Target>(
         let left_s = (time_s - passed_s).max(0.0);
         let (done, expected) = (passed_s as u32, time_s.ceil() as u32);
         observer.progress(Progress { stage: Stage::Soak, done, expected, left_s, buffer_bytes });
-        match target.run(&RunOrder { combination, buffer_bytes, writes }) {
-            Ok(observation) => soak.take(passed_s, buffer_bytes, observation),
-            Err(TargetError::Interrupted) if !soak.runs.is_empty() => break,
-            Err(error) => return Err(error),
+        if writes > prepared {
+            prepared = (2 * writes).min(writes_max);
+        }
+        let ready = target.prepare(&settings.combinations, buffer_bytes * prepared);
+        match ready.and_then(|()| target.run(&RunOrder { combination, buffer_bytes, writes })) {
+            Ok(observation) => {
+                let next = writes_of(writes, observation.elapsed_s).clamp(writes / 2, 2 * writes);
+                soak.take(passed_s, (buffer_bytes, writes), observation);
+                writes = next.clamp(1, writes_max);
+            }
+            Err(error) if soak.runs.is_empty() => return Err(error),
+            Err(TargetError::Interrupted) => break,
+            Err(error) => {
+                failure = Some(error.to_string());
+                break;
+            }
         }
     }
     Ok(soak.conclude(Measured {
@@ -159,6 +177,7 @@ pub fn soak<T: Target>(
         file_state: combination.file_state,
         writers: settings.writers,
         buffer_bytes,
+        failure,
     }))
 }
 
@@ -171,16 +190,27 @@ struct Measured {
     file_state: FileState,
     writers: u32,
     buffer_bytes: u64,
+    failure: Option<String>,
 }
 
-/// Writes in a window, by a short look.
-fn window_writes<T: Target>(settings: &Settings, target: &mut T) -> Result<u64, TargetError> {
+/// Writes in a window, at most.
+fn writes_max(settings: &Settings) -> u64 {
+    let window_bytes = settings.window_max_bytes.unwrap_or(WINDOW_BYTES);
+    (window_bytes / settings.buffer_sizes[0]).clamp(1, WRITES_PER_RUN_MAX)
+}
+
+/// Writes in a window, where so many took so long.
+fn writes_of(writes: u64, elapsed_s: f64) -> u64 {
+    (WINDOW_S / (elapsed_s / writes as f64).max(1e-7)) as u64
+}
+
+/// Writes in the first window, by a short look.
+fn first_writes<T: Target>(settings: &Settings, target: &mut T) -> Result<u64, TargetError> {
     let (combination, buffer_bytes) = (settings.combinations[0], settings.buffer_sizes[0]);
     let writes = short_run_writes(buffer_bytes);
     target.prepare(&settings.combinations, buffer_bytes * writes)?;
     let seen = target.run(&RunOrder { combination, buffer_bytes, writes })?;
-    let fits = WINDOW_S / (seen.elapsed_s / writes as f64).max(1e-7);
-    Ok((fits as u64).clamp(1, WRITES_PER_RUN_MAX).min((WINDOW_BYTES / buffer_bytes).max(1)))
+    Ok(writes_of(writes, seen.elapsed_s).clamp(1, writes_max(settings)))
 }
 
 /// What is remembered while it goes on.
@@ -200,7 +230,13 @@ impl Soak {
         Self { histogram, runs: Vec::new(), written: Vec::new(), slow: Vec::new() }
     }
 
-    fn take(&mut self, started_s: f64, buffer_bytes: u64, observation: super::target::Observation) {
+    /// Takes a window in which each writer made so many `writes`.
+    fn take(
+        &mut self,
+        started_s: f64,
+        (buffer_bytes, writes): (u64, u64),
+        observation: super::target::Observation,
+    ) {
         let mut own =
             Histogram::<u64>::new_with_max(LATENCY_MAX_NS, 3).expect("the histogram's bounds are constants");
         for &latency_ns in &observation.latencies_ns {
@@ -209,12 +245,14 @@ impl Soak {
         }
         // The median may still fall, so candidates begin a little lower; the end decides.
         let slow_ns = (self.histogram.value_at_quantile(0.5) as f64 * STALL / 2.0) as u64;
-        let mut passed_ns = 0;
-        for &latency_ns in &observation.latencies_ns {
-            if latency_ns >= slow_ns.max(1) && self.slow.len() < 4 * STALLS_KEPT {
-                self.slow.push((self.runs.len(), passed_ns, latency_ns));
+        for of_writer in observation.latencies_ns.chunks(writes.max(1) as usize) {
+            let mut passed_ns = 0;
+            for &latency_ns in of_writer {
+                if latency_ns >= slow_ns.max(1) && self.slow.len() < 4 * STALLS_KEPT {
+                    self.slow.push((self.runs.len(), passed_ns, latency_ns));
+                }
+                passed_ns += latency_ns;
             }
-            passed_ns += latency_ns;
         }
         let usual = self.written.get(self.written.len() / 2).map(|&bytes| bytes as f64);
         if let Some(device) = observation.device {
@@ -265,7 +303,7 @@ impl Soak {
                 .map(|step| step.count_at_value())
                 .sum::<u64>()
         };
-        let stalls = slow
+        let mut stalls: Vec<Stall> = slow
             .iter()
             .map(|&(window, passed_ns, latency_ns)| {
                 let (window, latency_s) = (&runs[window], latency_ns as f64 * 1e-9);
@@ -277,8 +315,9 @@ impl Soak {
                 }
             })
             .filter(|stall| stall.times_median >= STALL)
-            .take(STALLS_KEPT)
             .collect();
+        stalls.sort_by(|one, other| one.started_s.total_cmp(&other.started_s));
+        stalls.truncate(STALLS_KEPT);
         let tenth = |number: usize| {
             let ends = [number, number + 1].map(|end| duration_s * end as f64 / 10.0);
             let within = runs.iter().filter(|window| (ends[0]..ends[1]).contains(&window.started_s));
@@ -304,6 +343,7 @@ impl Soak {
             max_s: histogram.max() as f64 * 1e-9,
             stalls_10x: from(STALL),
             stalls_100x: from(LONG_STALL),
+            failure: measured.failure,
             fall: credits::fall(&runs),
             throughput_by_tenth_bytes_per_s: (0..10).map(tenth).collect(),
             stalls,

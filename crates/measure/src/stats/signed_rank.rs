@@ -28,17 +28,57 @@ pub fn signed_rank(differences: &[f64], alpha: f64) -> Option<SignedRank> {
         return None;
     }
     let count = differences.len();
-    let mut means = Vec::with_capacity(count * (count + 1) / 2);
-    for (place, one) in differences.iter().enumerate() {
-        means.extend(differences[place..].iter().map(|other| f64::midpoint(*one, *other)));
-    }
-    means.sort_unstable_by(f64::total_cmp);
-    let last = means.len() - 1;
-    let estimate = f64::midpoint(means[last / 2], means[last - last / 2]);
+    let mut sorted = differences.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let last = count * (count + 1) / 2 - 1;
+    let mean = |place: usize| mean_at(&sorted, place);
+    let estimate = f64::midpoint(mean(last / 2), mean(last - last / 2));
     let interval = outermost(count, alpha / 2.0)
         .filter(|&place| place <= last - place)
-        .map(|place| [means[place], means[last - place]]);
+        .map(|place| [mean(place), mean(last - place)]);
     Some(SignedRank { estimate, interval })
+}
+
+/// The mean of two of `sorted`, each with itself too, of which so many others are smaller. It is looked for among all numbers, of
+/// which there are 2^64, by how many means are no larger: all means at once would take gigabytes where there are many pairs.
+fn mean_at(sorted: &[f64], place: usize) -> f64 {
+    let (mut low, mut high) = (key(sorted[0]), key(sorted[sorted.len() - 1]));
+    while low < high {
+        let middle =
+            i64::try_from((i128::from(low) + i128::from(high)).div_euclid(2)).expect("it is between two");
+        match means_up_to(sorted, number(middle)) > place {
+            true => high = middle,
+            false => low = middle + 1,
+        }
+    }
+    number(low)
+}
+
+/// How many means of two of `sorted` are no larger than that.
+fn means_up_to(sorted: &[f64], most: f64) -> usize {
+    let (mut found, mut end) = (0, sorted.len());
+    for (place, one) in sorted.iter().enumerate() {
+        while end > place && f64::midpoint(*one, sorted[end - 1]) > most {
+            end -= 1;
+        }
+        if end <= place {
+            break;
+        }
+        found += end - place;
+    }
+    found
+}
+
+/// A number's place among all, in their order.
+fn key(number: f64) -> i64 {
+    let bits = number.to_bits() as i64;
+    if bits < 0 { i64::MIN.wrapping_sub(bits).wrapping_sub(1) } else { bits }
+}
+
+/// The number in that place.
+fn number(key: i64) -> f64 {
+    let bits = if key < 0 { i64::MIN.wrapping_sub(key.wrapping_add(1)) } else { key };
+    f64::from_bits(bits as u64)
 }
 
 /// The place, from either end, of the mean that bounds the interval: the largest rank sum whose chance of being reached
@@ -150,6 +190,24 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_mean_in_its_place_is_that_of_all_means_in_order(
+            differences in prop::collection::vec(prop_oneof![-9.0..9.0_f64, Just(0.0), Just(-0.0), Just(1.5)], 1..40),
+        ) {
+            let mut sorted = differences.clone();
+            sorted.sort_unstable_by(f64::total_cmp);
+            let pairs = (0..sorted.len()).flat_map(|one| (one..sorted.len()).map(move |other| (one, other)));
+            let mut means: Vec<f64> =
+                pairs.map(|(one, other)| f64::midpoint(sorted[one], sorted[other])).collect();
+            means.sort_unstable_by(f64::total_cmp);
+            for (place, mean) in means.iter().enumerate() {
+                prop_assert_eq!(mean_at(&sorted, place), *mean);
+            }
+            for number_there in sorted {
+                prop_assert_eq!(number(key(number_there)).to_bits(), number_there.to_bits());
+            }
+        }
+
         #[test]
         fn the_interval_holds_the_estimate_and_turns_with_the_sides(
             differences in prop::collection::vec(-9.0..9.0_f64, 1..60),

@@ -20,7 +20,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use evenkeel_engine::device::{Device as _, Durability, Extent};
+use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::volume::log_bytes_min;
 use evenkeel_host::drive::{DriveOptions, FileDrive, Fill};
 use evenkeel_host::durable_file::is_block_device;
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop};
@@ -333,11 +335,20 @@ async fn sample(handle: &Loop, place: &Place) -> Result<Vec<Sample>, Halted> {
     sampled
 }
 
+/// Bytes of the log of a volume with one member on which settings are tried: no less than its atomic writes take.
+fn log_bytes_of(shape: &Request) -> u64 {
+    const SECTOR_BYTES: u32 = 4096;
+    let size_bytes = VOLUME_BYTES_MAX.min(shape.size_bytes);
+    let is_atomic = shape.atomic_sectors == Some(true);
+    let least_bytes = log_bytes_min(size_bytes, shape.atomic_max_bytes, SECTOR_BYTES, is_atomic);
+    shape.log_bytes.min(LOG_BYTES).max(least_bytes.unwrap_or(0))
+}
+
 /// A volume of the same shape, as small as trials need it.
 fn smaller(volume: &Path, shape: Request, members: Vec<Place>, logs: Vec<Place>) -> Result<Request, Halted> {
     let log_bytes = match shape.layout.is_ring() {
         true => shape.log_bytes,
-        false => shape.log_bytes.min(LOG_BYTES),
+        false => log_bytes_of(&shape),
     };
     let layout = match shape.layout.striped() {
         Some(striped) => LayoutKind::Striped(Striped::new(striped.stripes, log_bytes)),
@@ -382,18 +393,29 @@ async fn fill(
     tell: &mut impl FnMut(&'static str, u64, u64),
 ) -> Result<(), VolumeError> {
     let opened = OpenVolume::open(handle, volume, run).await?;
+    let filled = fill_open(&opened, size_bytes, interrupt, tell).await;
+    let closed = opened.close_with_arena().await;
+    filled.map_err(|source| VolumeError::Engine { folder: volume.to_owned(), source })?;
+    closed
+}
+
+async fn fill_open(
+    opened: &OpenVolume,
+    size_bytes: u64,
+    interrupt: &Interrupt,
+    tell: &mut impl FnMut(&'static str, u64, u64),
+) -> Result<(), Error> {
     // No two pieces are alike: a drive that knows bytes again would write less.
     let (payload, mut piece) = (Payload::new(0), vec![0; 1 << 20]);
     let mut offset = 0;
     while offset < size_bytes && !interrupt.is_asked() {
         let len = (size_bytes - offset).min(piece.len() as u64);
         payload.fill(offset, &mut piece);
-        let written = opened.volume.write(offset, &piece[..len as usize], Durability::Buffered).await;
-        written.map_err(|source| VolumeError::Engine { folder: volume.to_owned(), source })?;
+        opened.volume.write(offset, &piece[..len as usize], Durability::Buffered).await?;
         offset += len;
         tell("filling a volume to try on", offset, size_bytes);
     }
-    opened.close().await
+    Ok(())
 }
 
 impl Bench for HostBench {
@@ -413,9 +435,10 @@ impl Bench for HostBench {
             let began = Instant::now();
             let ran = load::run(&handle, &volume, load, (duration_s * 1e9) as u64, seed).await;
             drop(volume);
-            opened.close().await.map_err(unavailable)?;
+            opened.close_with_arena().await.map_err(unavailable)?;
             let took_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
             ran.map(|run| Run { took_ns, ..run })
         })?
+        .and_then(|run| self.check().map(|()| run))
     }
 }

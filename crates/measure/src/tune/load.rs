@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
+use evenkeel_engine::format::PAGE_BYTES;
 
 use super::bench::Halted;
 use crate::replay::Payload;
@@ -163,8 +164,15 @@ fn recorded(
         next.set((at + 1) % requests.len());
         let Access { op, offset, len } = requests[at];
         let len = len.clamp(1, size_bytes);
-        Access { op, offset: offset % (size_bytes - len + 1), len }
+        Access { op, offset: place_within(size_bytes, offset, len), len }
     }
+}
+
+/// Where a request is on a smaller device, of whole pages: its place within a page stays, but for one as large as the device.
+fn place_within(size_bytes: u64, offset: u64, len: u64) -> u64 {
+    let wrapped = offset % size_bytes;
+    let beyond = (wrapped + len).saturating_sub(size_bytes);
+    wrapped.saturating_sub(beyond.next_multiple_of(PAGE_BYTES))
 }
 
 impl<E: Env, D: Device> Shared<E, D> {
@@ -196,6 +204,31 @@ impl<E: Env, D: Device> Shared<E, D> {
             }
             if self.failed.borrow().is_some() || self.env.now_ns() >= self.ends_ns {
                 return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_recorded_request_keeps_its_place_within_a_page(
+            pages in 2..100u64, offset in 0..1u64 << 40, len in 1..100 * PAGE_BYTES,
+        ) {
+            let size_bytes = pages * PAGE_BYTES;
+            let len = len.min(size_bytes);
+            let place = place_within(size_bytes, offset, len);
+            prop_assert!(place + len <= size_bytes);
+            if len <= size_bytes - PAGE_BYTES {
+                prop_assert_eq!(place % PAGE_BYTES, offset % PAGE_BYTES);
+            }
+            if offset + len <= size_bytes {
+                prop_assert_eq!(place, offset);
             }
         }
     }

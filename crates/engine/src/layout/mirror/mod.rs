@@ -32,6 +32,7 @@ mod log_losses;
 mod log_queue;
 pub mod member_journal;
 mod membership;
+mod mends;
 mod quorum;
 mod read;
 mod rebuild;
@@ -95,6 +96,8 @@ struct Inner<E, M> {
     progress: Progress,
     /// Writes that not all members have, and bytes that are put once more.
     copies: Rc<Copies>,
+    /// Of the latter, those that nobody waits for.
+    mends: Cell<usize>,
     /// The regions that changed, for members that are away.
     dirty: Dirty,
     /// The journal, where the members hold it.
@@ -132,6 +135,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             heads: (0..places).map(|_| MemberHead::default()).collect(),
             progress: Progress::default(),
             copies: Rc::default(),
+            mends: Cell::default(),
             dirty: Dirty::default(),
             log: LogState::new(places),
             striping: options.stripes.map(Striping::new),

@@ -10,17 +10,17 @@ use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::ring_head::Mark;
 use crate::join;
-use crate::layout::PlacedWrite;
+use crate::layout::{NotWritten, PlacedWrite};
 use crate::planted::{Bug, is_planted};
 use crate::ring::copying::CopyGuard;
 use crate::ring::{Change, EIO, Member, Ring, TakesTurns, Ticket};
 
 impl<E: Env, M: Drive> Inner<E, M> {
     /// Writes to every member that takes part, each in its turn; ends when all have it, and answers the last one's number.
-    pub(super) async fn write(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+    pub(super) async fn write(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, NotWritten> {
         match (&self.striping, writes) {
             (Some(striping), _) => Box::pin(self.write_stripes(striping, writes)).await,
-            (None, [write]) => self.change(write.extent(), Change::Write(&write.parts)).await,
+            (None, [write]) => Ok(self.change(write.extent(), Change::Write(&write.parts)).await?),
             (None, _) => {
                 let (failure, last) = (Cell::new(None), Cell::new(0));
                 join::all(writes.iter().map(|write| async {
@@ -30,7 +30,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                     }
                 }))
                 .await;
-                failure.take().map_or(Ok(last.get()), Err)
+                failure.take().map_or(Ok(last.get()), |error: DeviceError| Err(error.into()))
             }
         }
     }
@@ -266,12 +266,12 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// Puts bytes once more where they belong, on every member in sync, in its turn; where somebody writes, newer ones
     /// come anyway.
     pub(super) fn repair_later(&self, offset: u64, bytes: &[u8]) {
-        let (ring, bytes) = (self.clone(), bytes.to_vec());
-        let extent = Extent::new(offset, bytes.len() as u64);
+        let (extent, bytes) = (Extent::new(offset, bytes.len() as u64), bytes.to_vec());
+        let Some(mend) = self.begin_mend() else { return };
         // From now on, or not at all: later the bytes may be old.
         let Some(copy) = self.0.copies.try_copy(extent) else { return };
         self.0.ring.env.spawn_background(async move {
-            let inner = &*ring.0;
+            let inner = &*mend.ring().0;
             let Some(_at_work) = inner.ring.begin_work() else { return };
             let in_sync = inner.ring.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
             let tickets: Vec<_> =

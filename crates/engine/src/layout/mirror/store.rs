@@ -10,7 +10,7 @@ use crate::error::{DeviceError, Error};
 use crate::format::layout::home_copy_offset;
 use crate::format::ring_head::DurableOpening;
 use crate::format::superblock::{StoreState, Superblock};
-use crate::layout::{PageStore, PlacedWrite, Remembered, Replicated, StoreTraits, Verifier};
+use crate::layout::{NotWritten, PageStore, PlacedWrite, Remembered, Replicated, StoreTraits, Verifier};
 use crate::planted::{Bug, is_planted};
 use crate::ring::{self, Member, MemberState, Role, Urgency};
 
@@ -80,6 +80,7 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     }
 
     async fn replica_idle(&self, replica: usize) {
+        self.0.until_mend_may_begin().await;
         if self.0.striping.is_some() {
             return;
         }
@@ -238,7 +239,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         self.0.ring.changed.all();
     }
 
-    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, DeviceError> {
+    async fn write_numbered(&self, writes: &[PlacedWrite<'_>]) -> Result<u64, NotWritten> {
         self.0.write(writes).await
     }
 

@@ -39,7 +39,7 @@ mod slots;
 mod under_way;
 mod waiters;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,6 +168,19 @@ impl<S: Store> FrontSetup<S> for FuseSetup {
 }
 
 impl FuseSetup {
+    /// That a volume whose folder is `source` can be mounted at `mount_point`, as far as that folder tells.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::Refused`] says what is in the way.
+    pub fn check_mount_point(
+        mount_point: &Path,
+        source: &str,
+        covers_files: bool,
+    ) -> Result<(), VolumeError> {
+        mount_point::look(mount_point, source, covers_files).map(drop)
+    }
+
     /// What the loop has to be that serves it.
     pub fn backend(&self) -> Backend {
         match self.transport {

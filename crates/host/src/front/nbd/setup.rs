@@ -6,7 +6,7 @@ use super::server::{Ending, Server};
 use crate::event_loop::Loop;
 use crate::front::device::ServedDevice;
 use crate::front::session::{FrontStatus, Peer};
-use crate::front::{Front, FrontSetup};
+use crate::front::{Front, FrontSetup, Protection};
 use crate::nbd::tls::TlsServer;
 use crate::nbd::uri::of_place;
 use crate::net::{Place, Stream};
@@ -34,8 +34,12 @@ impl<D: ServedDevice> FrontSetup<D> for NbdSetup {
         Ok(Server::new(event_loop.clone(), export, self.limits, self.tls))
     }
 
-    fn has_tls(&self) -> bool {
-        self.tls.is_some()
+    fn protection(&self) -> Protection {
+        match &self.tls {
+            None => Protection::None,
+            Some(tls) if tls.asks_clients() => Protection::Authenticated,
+            Some(_) => Protection::Encrypted,
+        }
     }
 
     fn copy_command(&self, place: &Place) -> Option<String> {

@@ -65,6 +65,8 @@ kinds! {
     ArenaPassedOver = "arena-passed-over", WARN;
     /// Other machines may connect, and nothing is encrypted.
     TcpWithoutTls = "tcp-without-tls", WARN;
+    /// Other machines may connect, and need no certificate.
+    TlsForAll = "tls-for-all", WARN;
     /// Every user of the machine may connect, and nothing is encrypted.
     SocketForAll = "socket-for-all", WARN;
     /// Other machines may read the metrics.
@@ -97,6 +99,8 @@ kinds! {
     MemberRefused = "member-refused", WARN;
     /// A drive failed to discard, and is asked no more.
     DiscardsStopped = "discards-stopped", WARN;
+    /// Pages cannot go home, as what is stored with them cannot be read.
+    PagesStay = "pages-stay", ERROR;
     /// The volume's description was removed.
     DescriptionRemoved = "description-removed", ERROR;
     /// A member's file was removed.

@@ -247,6 +247,14 @@ impl Watcher {
             Event::DiscardsStopped { place, error } => {
                 self.report_stopped_discards(place.unwrap_or(0), error);
             }
+            Event::PagesStay { pages, error } => {
+                let message = format!(
+                    "{pages} pages cannot go home and stay in the log, as what is stored with them cannot be read \
+                     (errno {}): bring back the members that are missing",
+                    error.errno
+                );
+                self.reporter.report(Kind::PagesStay, &About::default(), message);
+            }
             Event::CommitsWaited { waited_ns } => {
                 let message = format!("commits waited {:.1} s for room in the log", waited_ns as f64 / 1e9);
                 self.reporter.report(Kind::CommitsWaited, &About::default(), message);

@@ -1,7 +1,8 @@
 //! What a volume did in the last minutes: a sample each second.
 //!
 //! 1. There are [`SAMPLES_MAX`] samples at most; the oldest go.
-//! 2. Each has a number of its own, one more than the one before, so that a reader asks for what it has not.
+//! 2. Each has a number of its own, one more than the one before, so that a reader asks for what it has not. Numbers begin anew with
+//!    each serving, of which a process may have several, and a container's have the same number of a process each time.
 
 use std::collections::VecDeque;
 
@@ -27,8 +28,11 @@ pub struct History {
     /// Always [`SCHEMA`].
     #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
-    /// The process of the server: numbers of samples begin anew with each.
+    /// The process of the server.
     pub pid: u32,
+    /// When this serving began, in ms since 1970: numbers of samples begin anew with each. 0 before the first sample.
+    #[serde(default)]
+    pub began_unix_ms: u64,
     /// From one sample to the next.
     pub sample_every_s: f64,
     /// As many samples as there may be.
@@ -101,6 +105,7 @@ impl Samples {
         History {
             schema: SCHEMA.to_owned(),
             pid: std::process::id(),
+            began_unix_ms: self.last.as_ref().map_or(0, |status| status.server.began_unix_ms),
             sample_every_s: SAMPLE_EVERY_NS as f64 / 1e9,
             samples_max: SAMPLES_MAX as u64,
             samples: self.kept.iter().filter(is_wanted).cloned().collect(),

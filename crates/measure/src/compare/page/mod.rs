@@ -92,7 +92,13 @@ fn rate(found: &Comparisons) -> String {
         Design::Sessions => {
             let drift = found.drift.map_or_else(
                 || "as repeated sessions show it".to_owned(),
-                |drift| format!("{} as stated", format::percent(drift)),
+                |drift| match found.comparisons.iter().any(|found| found.drift.is_none()) {
+                    true => format!(
+                        "{} where each side has one, else as repeated ones do",
+                        format::percent(drift)
+                    ),
+                    false => format!("{} as stated", format::percent(drift)),
+                },
             );
             format!("Sessions are judged; the intervals hold what two of one stack may differ by, {drift}.")
         }

@@ -12,19 +12,24 @@ pub struct Series {
     interval_s: f64,
 }
 
-/// A grid of more windows than this holds places that no run fills.
-const PLACES_MAX: f64 = 5e6;
+/// Places of the grid that a run may have beside its windows: what lies further is none that it reaches. So a file that says so takes no
+/// more memory than its own size by far.
+const PLACES: f64 = 4096.0;
+
+/// And for each of its windows.
+const PLACES_PER_WINDOW: f64 = 64.0;
 
 impl Series {
     /// The windows of a run.
     pub fn of(run: &Run, interval_s: f64) -> Self {
         let whole = |window: &&Window| window.length_s > 0.99 * interval_s;
         let place = |window: &Window| (window.start_s / interval_s).round();
+        let places_max = PLACES + PLACES_PER_WINDOW * run.windows.len() as f64;
         let mut sums = vec![0.0];
         let mut last = 0.0;
         for window in run.windows.iter().filter(whole) {
             let at = place(window);
-            if !(at >= sums.len() as f64 - 1.0 && at < PLACES_MAX) {
+            if !(at >= sums.len() as f64 - 1.0 && at < places_max) {
                 // Twice the same window, or one that no run reaches.
                 continue;
             }

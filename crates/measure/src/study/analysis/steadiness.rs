@@ -78,7 +78,9 @@ fn of_group(groups: &Groups<'_>, group: &Group<'_>) -> Option<Steadiness> {
         runs_never_steady: shapes.iter().filter(|shape| shape.steady_from > 0.5).count(),
         warm_up_s: median(warm.iter().map(|shape| shape.steady_from_s).collect()),
         warm_up_ratio: median(warm.iter().map(|shape| shape.ratio).collect()),
-        runs_serially_correlated: serial().filter(|serial| serial.p_two_sided < LEVEL).count(),
+        runs_serially_correlated: serial()
+            .filter(|serial| serial.of_neighbours > 0.0 && serial.p_two_sided / 2.0 < LEVEL)
+            .count(),
         of_neighbours: median(serial().map(|serial| serial.of_neighbours).collect()),
     })
 }

@@ -17,7 +17,7 @@ use crate::format::ring_head::Mark;
 use crate::format::stripe_record::ShardRange;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
-use crate::layout::PlacedWrite;
+use crate::layout::{NotWritten, PlacedWrite};
 use crate::planted::{Bug, is_planted};
 use crate::ring::copying::Writing;
 use crate::ring::{Change, Ticket};
@@ -28,7 +28,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         &self,
         striping: &Striping,
         writes: &[PlacedWrite<'_>],
-    ) -> Result<u64, DeviceError> {
+    ) -> Result<u64, NotWritten> {
         self.ring.check_alive()?;
         let (failure, last) = (Cell::new(None), Cell::new(0));
         join::all(RowWrite::all_of(&striping.stripes, writes).iter().map(|change| {
@@ -37,7 +37,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 let writing = self.copies.begin_write(change.runs()).await;
                 match self.change_stripe(striping, change, writing, Care::RightBytes).await {
                     Ok(number) => last.set(number.max(last.get())),
-                    Err(error) => failure.set(Some(error)),
+                    Err(failed @ NotWritten::Failed(_)) => failure.set(Some(failed)),
+                    Err(blocked) => failure.set(failure.get().or(Some(blocked))),
                 }
             }
         }))
@@ -71,18 +72,27 @@ impl<E: Env, M: Drive> Inner<E, M> {
 
     /// Changes a stripe with these bytes. Once the change is in the stripe log it is carried out to its end: where that is given
     /// up, nothing more is changed in this opening, and the next one writes it home.
+    ///
+    /// It is blocked where other data of its rows is lost for now: parity without that would be the end of it, though a member
+    /// may come back that has it.
     pub(super) async fn change_stripe(
         &self,
         striping: &Striping,
         change: &RowWrite<'_>,
         writing: Writing,
         care: Care,
-    ) -> Result<u64, DeviceError> {
+    ) -> Result<u64, NotWritten> {
         let (stripes, stripe) = (striping.stripes, change.stripe);
         debug_assert_eq!(writing.extents(), change.runs(), "a change locks its rows");
         let shard_start = stripe * stripes.shard_bytes();
         self.ring.check_alive()?;
-        let (ranges, body) = self.changed_shards(striping, change, care).await?;
+        let (ranges, body) = match self.changed_shards(striping, change, care).await {
+            Ok(changed) => changed,
+            Err(error) => {
+                self.ring.check_alive()?;
+                return Err(NotWritten::Blocked(error));
+            }
+        };
         let record = self.log_change(striping, stripe, &ranges, &body).await?;
         let unended = striping.log.unended();
         self.ring.check_alive()?;
@@ -124,7 +134,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping.end_pending(&pending);
         unended.end();
         drop(writing);
-        self.ring.check_alive().map(|()| sequence)
+        self.ring.check_alive()?;
+        Ok(sequence)
     }
 
     /// Makes a change durable in the stripe log, where there is room for it: it waits for that.
@@ -176,7 +187,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let writing = self.copies.begin_write(&[row]).await;
             let nothing = RowWrite::of_nothing(striping.stripes.stripe_on_member(offset), row);
             let changed = self.change_stripe(striping, &nothing, writing, Care::EachMember).await;
-            mended = mended.and(changed.map(drop));
+            mended = mended.and(changed.map(drop).map_err(DeviceError::from));
         }
         mended
     }
@@ -194,9 +205,11 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         for change in RowWrite::all_of(&striping.stripes, &write) {
             // From now on, or not at all: later the bytes may be old.
             let Some(writing) = self.0.copies.try_write(change.runs()) else { continue };
-            let (ring, bytes, stripe, rows) = (self.clone(), bytes.to_vec(), change.stripe, change.hull());
+            let Some(mend) = self.begin_mend() else { return };
+            let (bytes, stripe, rows) = (bytes.to_vec(), change.stripe, change.hull());
             self.0.ring.env.spawn_background(async move {
-                let (Some(striping), Some(_at_work)) = (&ring.0.striping, ring.0.ring.begin_work()) else {
+                let inner = &*mend.ring().0;
+                let (Some(striping), Some(_at_work)) = (&inner.striping, inner.ring.begin_work()) else {
                     return;
                 };
                 let write = [PlacedWrite { offset, parts: vec![&bytes] }];
@@ -205,7 +218,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 let Some(change) = changes.iter().find(is_this) else { return };
                 // All that is wrong of the rows: a repair of another shard finds them taken. What members cannot take they
                 // fail for; what the log cannot, it says itself.
-                let _told = ring.0.change_stripe(striping, change, writing, Care::EachMember).await;
+                let _told = inner.change_stripe(striping, change, writing, Care::EachMember).await;
             });
         }
     }

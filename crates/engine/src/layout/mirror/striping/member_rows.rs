@@ -57,7 +57,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let offsets = || (rows.offset..rows.end()).step_by(PAGE);
         let pages = numbers.clone().flat_map(|number| offsets().map(move |offset| (number, offset)));
         let span = Span { rows, numbers: numbers.clone().collect(), pages: pages.collect() };
-        let care = (Care::RightBytes, Urgency::Copy);
+        let care = (Care::Stored, Urgency::Copy);
         let mut shards = vec![vec![0; rows.len as usize]; numbers.len()];
         let mut wrong = BTreeSet::new();
         for ((of, offset), found) in self.read_span(striping, stripe, &span, care).await {

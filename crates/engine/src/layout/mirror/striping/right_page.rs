@@ -19,6 +19,8 @@ use crate::ring::{EIO, Urgency};
 pub(super) enum Care {
     /// Right bytes are enough, from whoever is not busy.
     RightBytes,
+    /// The same, of what is stored: where what is about to be written cannot come for now, parity stays that of what was there.
+    Stored,
     /// Its member is to hold them too: it is looked at, when it is in nobody's way.
     EachMember,
 }
@@ -65,7 +67,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
             _ => Expected::NOTHING,
         };
         let rows = Extent::new(offset, PAGE_BYTES);
-        let (mut page, mut found) = ([0; PAGE], None);
+        let mut page = [0; PAGE];
+        // Bytes that are wrong, and whether its member holds them.
+        let mut found = None;
         let place = stripes.place_of(shard);
         let is_there = || self.ring.members[place].is_in_sync();
         // What it held before is right only where nobody has what it is to hold: its member may have lost that silently.
@@ -95,7 +99,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 }
                 before = before.or(Some(right));
             }
-            found = Some(page);
+            found = Some((page, from == From::Member));
         }
         // Its member last: it was read already, if it is not busy.
         for version in (1..striping.versions()).chain([0]) {
@@ -109,10 +113,10 @@ impl<E: Env, M: Drive> Inner<E, M> {
                     }
                     before = before.or(Some(right));
                 }
-                found = found.or(Some(page));
+                found = found.filter(|_| version > 0).or(Some((page, version == 0)));
             }
         }
-        if before.is_none() && expected.is_known() {
+        if before.is_none() && expected.is_known() && care != Care::Stored {
             // Nobody has it right any more. But where it is about to be written, memory has what it is to hold.
             let verifier = self.verifier.borrow().as_ref().and_then(Weak::upgrade);
             let coming = verifier.and_then(|verifier| verifier.coming(home));
@@ -122,7 +126,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         match (before, found) {
             (Some(right), _) => Ok(right),
-            (None, Some(page)) => Ok(Found::Wrong(page)),
+            // Parity of what others make of it would not be that of what its member holds, which may read it later.
+            (None, Some((_, false))) if is_there() => Err(UNKNOWN),
+            (None, Some((page, _))) => Ok(Found::Wrong(page)),
             (None, None) if !expected.is_known() && !expected.is_untold => Ok(Found::NothingNeeded),
             // What is not known must not become a part of parity.
             (None, None) => Err(UNKNOWN),

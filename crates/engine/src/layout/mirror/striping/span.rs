@@ -87,7 +87,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         (care, urgency): (Care, Urgency),
     ) -> ReadPages {
         let mut found = match care {
-            Care::RightBytes => self.read_together(striping, stripe, span, urgency).await,
+            Care::RightBytes | Care::Stored => self.read_together(striping, stripe, span, urgency).await,
             Care::EachMember => ReadPages::new(),
         };
         let left: Vec<ShardPage> =

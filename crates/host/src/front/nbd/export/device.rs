@@ -113,7 +113,7 @@ impl<D: ServedDevice> Export for DeviceExport<D> {
         self.change_in_pieces(extent, durability, async |piece| self.device.discard(piece).await).await
     }
 
-    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, RequestError> {
-        self.device.allocation(extent).await
+    async fn allocation(&self, extent: Extent, runs_max: usize) -> Result<Vec<(u64, bool)>, RequestError> {
+        self.device.allocation(extent, runs_max).await
     }
 }

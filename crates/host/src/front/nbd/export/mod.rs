@@ -84,7 +84,11 @@ pub trait Export: Clone + 'static {
         durability: Durability,
     ) -> impl Future<Output = Result<(), RequestError>>;
 
-    /// Which bytes from `extent.offset` on have contents, as lengths; the others read as zeros. It may end
-    /// early, but tells about one byte at least.
-    fn allocation(&self, extent: Extent) -> impl Future<Output = Result<Vec<(u64, bool)>, RequestError>>;
+    /// Which bytes from `extent.offset` on have contents, as lengths of no more than `runs_max` runs; the others
+    /// read as zeros. It may end early, but tells about one byte at least.
+    fn allocation(
+        &self,
+        extent: Extent,
+        runs_max: usize,
+    ) -> impl Future<Output = Result<Vec<(u64, bool)>, RequestError>>;
 }

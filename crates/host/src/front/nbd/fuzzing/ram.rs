@@ -197,11 +197,11 @@ impl Export for RamExport {
         self.write_zeroes(extent, durability, false).await
     }
 
-    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, RequestError> {
+    async fn allocation(&self, extent: Extent, runs_max: usize) -> Result<Vec<(u64, bool)>, RequestError> {
         self.pass_time().await?;
         let mut found = Vec::new();
         let mut at = extent.offset;
-        while at < extent.end() {
+        while at < extent.end() && found.len() < runs_max {
             let page = at / PAGE_BYTES as u64;
             let end = extent.end().min((page + 1) * PAGE_BYTES as u64);
             found.push((end - at, self.state.allocated.borrow()[page as usize]));

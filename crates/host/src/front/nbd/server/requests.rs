@@ -250,11 +250,11 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             return Ok(Vec::new());
         }
         let wanted = Extent::new(request.offset, request.len);
-        let found = self.shared.export.allocation(wanted).await?;
         let extents_max = match request.flags & command_flag::REQ_ONE {
             0 => self.shared.limits.status_extents_max,
             _ => 1,
         };
+        let found = self.shared.export.allocation(wanted, extents_max).await?;
         let mut extents: Vec<(u64, u32)> = Vec::new();
         let mut left = request.len;
         for (len, is_allocated) in found {

@@ -30,7 +30,7 @@ const say = (element, text) => {
 };
 
 let samples = [];
-let pid = null;
+let serving = null;
 let chosen = KINDS[0];
 let lastStatus = null;
 let answeredAt = null;
@@ -269,10 +269,11 @@ const asked = async (path) => {
 const ask = async () => {
   const last = samples.at(-1)?.number;
   const [status, history] = await Promise.all([asked("/status.json"), asked(last === undefined ? "/history.json" : `/history.json?after=${last}`)]);
-  if (history.pid !== pid) {
-    // Another server: its numbers begin anew, so what came may lack its first samples.
-    const isFirst = pid === null;
-    [pid, samples] = [history.pid, []];
+  const asking = `${history.pid} ${history.began_unix_ms}`;
+  if (asking !== serving) {
+    // Another serving: its numbers begin anew, so what came may lack its first samples.
+    const isFirst = serving === null;
+    [serving, samples] = [asking, []];
     if (!isFirst) return ask();
   }
   samples = [...samples, ...history.samples].slice(-history.samples_max);
