@@ -239,6 +239,66 @@ fn names_of_any_bytes_and_what_a_file_says_of_itself_come_back() {
     judge(&volume);
 }
 
+/// What a program does with a file that it has mapped; it gets the folder, and says what it found.
+const MAPPED: &str = r#"
+import errno, mmap, os, sys
+os.chdir(sys.argv[1])
+PAGE = 4096
+
+def mapped(name, pages):
+    file = os.open(name, os.O_RDWR | os.O_CREAT)
+    os.ftruncate(file, pages * PAGE)
+    os.fsync(file)
+    return file, mmap.mmap(file, pages * PAGE)
+
+# Nobody has synced what is changed through the map: it is no hole.
+file, pages = mapped("sparse", 64)
+for page in range(8, 24):
+    pages[page * PAGE] = 7
+other = os.open("sparse", os.O_RDONLY)
+print(os.lseek(other, 0, os.SEEK_DATA) // PAGE, os.lseek(other, 8 * PAGE, os.SEEK_HOLE) // PAGE)
+try:
+    os.lseek(other, 24 * PAGE, os.SEEK_DATA)
+    print("data")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+
+# Room is found or missed when it is written back, and who syncs hears of it.
+file, pages = mapped("late", 64)
+fill = os.open("fill", os.O_WRONLY | os.O_CREAT)
+try:
+    while True:
+        os.write(fill, bytes(64 * PAGE))
+except OSError as error:
+    print(errno.errorcode[error.errno])
+os.fsync(fill)
+for page in range(64):
+    pages[page * PAGE : (page + 1) * PAGE] = bytes([1 + page]) * PAGE
+try:
+    pages.flush()
+    os.fsync(file)
+    print("synced")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"#;
+
+#[test]
+fn what_a_program_changes_through_a_map_is_no_hole_and_what_finds_no_room_is_told() {
+    if let Err(why) = possible().and_then(|()| programs(&["python3"])) {
+        return skip("what_a_program_changes_through_a_map_is_no_hole_and_what_finds_no_room_is_told", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mounted = MountedVolume::mount(&volume, "");
+    let told = Command::new("python3").args(["-c", MAPPED]).arg(mounted.at("")).output().unwrap();
+    let told = (String::from_utf8(told.stdout).unwrap(), String::from_utf8(told.stderr).unwrap());
+    // Who is not root leaves some room, which mapped writes may take.
+    let last = if is_root() { "ENOSPC" } else { "synced" };
+    assert_eq!(told, (format!("8 24\nENXIO\nENOSPC\n{last}\n"), String::new()));
+    mounted.stop();
+    judge(&volume);
+}
+
 /// A file without a name in that folder.
 fn unnamed(folder: &Path, flags: i32) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE | flags).open(folder)

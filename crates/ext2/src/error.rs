@@ -10,6 +10,9 @@ pub enum Errno {
     /// `ENOENT`
     #[error("no such file or folder")]
     NotFound = 2,
+    /// `EINTR`
+    #[error("nobody waits for it any more")]
+    Interrupted = 4,
     /// `EIO`
     #[error("the volume could not be read or written")]
     Io = 5,

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! 1. The store holds a consistent file system at every moment: a commit carries all dirty metadata, and there is no other
-//!    way in which metadata reaches the store. `e2fsck` finds nothing to do after any cut.
+//!    way in which metadata reaches the store. `e2fsck` finds nothing to do after any cut, but for files without a name, which the
+//!    next mount frees.
 //! 2. An fsync carries the data of its own file, and no other's. Small data is in the commit, as the bytes that changed;
 //!    large data goes to its blocks, is flushed, and is mapped by the commit.
 //! 3. Blocks are taken when data is committed, so that no block shows what it held before. Room for data is reserved when

@@ -73,6 +73,7 @@ impl<S: Store> Core<S> {
             dirty_pages: 0,
             orphans: Orphans::default(),
             unmaps,
+            loads: 0,
             failure: None,
             blocks_max,
         };

@@ -120,9 +120,10 @@ impl<S: Store> Core<S> {
         inode: &mut Inode,
         name: &[u8],
         (target, kind): (u32, Kind),
+        is_privileged: bool,
     ) -> Result<(), Errno> {
         if self.index_root(inode).await?.is_some() {
-            return self.insert_by_index(number, inode, name, (target, kind)).await;
+            return self.insert_by_index(number, inode, name, (target, kind), is_privileged).await;
         }
         // Without one that can be used, nobody else shall use it either.
         inode.flags &= !FLAG_INDEX;
@@ -134,9 +135,10 @@ impl<S: Store> Core<S> {
             }
             self.leave(index, block);
         }
+        self.check_room(is_privileged)?;
         if blocks == 1 && self.geometry.has_folder_index {
             Box::pin(self.make_index(number, inode)).await?;
-            return self.insert_by_index(number, inode, name, (target, kind)).await;
+            return self.insert_by_index(number, inode, name, (target, kind), is_privileged).await;
         }
         let (_, block) = self.append_block(number, inode).await?;
         folder::empty(self.cache.get_mut(block));

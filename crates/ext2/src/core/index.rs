@@ -139,6 +139,7 @@ impl<S: Store> Core<S> {
         inode: &mut Inode,
         name: &[u8],
         entry: (u32, Kind),
+        is_privileged: bool,
     ) -> Result<(), Errno> {
         let hash = self.hash(name).major;
         let way = self.way_to(inode, hash).await?;
@@ -146,6 +147,7 @@ impl<S: Store> Core<S> {
         if self.insert_in(leaf, name, entry)? {
             return Ok(());
         }
+        self.check_room(is_privileged)?;
         let way = self.make_room_for_pair(number, inode, hash).await?;
         let leaf = self.leaf(inode, &way).await?;
         let (new_index, new_leaf) = self.append_block(number, inode).await?;

@@ -47,6 +47,9 @@ pub(crate) type Clock = Box<dyn Fn() -> Timestamp>;
 /// Dirty blocks from which on they are committed before the next operation: what somebody else waits for carries them.
 const DUE_BLOCKS: usize = 256;
 
+/// Blocks that are read from the store in one hold of the state, where what is left can wait: each is a seek of a disk.
+const LOADS_MAX: u64 = 16;
+
 /// The state. See the [module](self).
 pub(crate) struct Core<S> {
     pub(crate) store: Rc<S>,
@@ -76,6 +79,8 @@ pub(crate) struct Core<S> {
     pub(crate) orphans: Orphans,
     /// Counts what was unmapped: what was read meanwhile may be of another file.
     pub(crate) unmaps: Rc<std::cell::Cell<u64>>,
+    /// Blocks that were read from the store.
+    pub(crate) loads: u64,
     /// Why nothing is committed any more.
     pub(crate) failure: Option<String>,
     /// Dirty blocks that one commit takes, at least.
@@ -100,7 +105,13 @@ impl<S: Store> Core<S> {
         let read = Box::pin(store.read(u64::from(number) * BLOCK_BYTES, &mut bytes[..]));
         read.await.map_err(|error| self.told(error))?;
         self.cache.insert(number, bytes);
+        self.loads += 1;
         Ok(())
+    }
+
+    /// Whether so much was read since `before` that others are to have their turn.
+    pub(crate) fn has_read_much(&self, before: u64) -> bool {
+        self.loads - before >= LOADS_MAX
     }
 
     /// Notes what a store said.

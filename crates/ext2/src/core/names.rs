@@ -118,7 +118,8 @@ impl<S: Store> Core<S> {
         self.check_room(new.is_privileged)?;
         let is_folder = new.kind == Kind::Folder;
         let number = self.take_inode(parent, is_folder).await?;
-        let inserted = self.insert_entry(parent, &mut folder, name, (number, new.kind)).await;
+        let inserted =
+            self.insert_entry(parent, &mut folder, name, (number, new.kind), new.is_privileged).await;
         if let Err(error) = inserted {
             self.put_inode(parent, &folder);
             self.free_inode(number, is_folder).await?;
@@ -237,9 +238,8 @@ impl<S: Store> Core<S> {
         if is_dot(name) || self.find(&folder, name).await?.is_some() {
             return Err(Errno::Exists);
         }
-        self.check_room(is_privileged)?;
         let kind = inode.kind().ok_or(Errno::Damaged)?;
-        let inserted = self.insert_entry(parent, &mut folder, name, (number, kind)).await;
+        let inserted = self.insert_entry(parent, &mut folder, name, (number, kind), is_privileged).await;
         if let Err(error) = inserted {
             self.put_inode(parent, &folder);
             return Err(error);
@@ -367,7 +367,6 @@ impl<S: Store> Core<S> {
         if moves_folder && replaced.is_none() && new_folder.links >= LINKS_MAX {
             return Err(Errno::TooManyLinks);
         }
-        self.check_room(true)?;
         let now = self.now();
         match &replaced {
             Some((target, _)) => {
@@ -375,7 +374,8 @@ impl<S: Store> Core<S> {
                 self.redirect_entry(*target, number, kind);
             }
             None => {
-                let inserted = self.insert_entry(new_parent, &mut new_folder, new_name, (number, kind)).await;
+                let inserted =
+                    self.insert_entry(new_parent, &mut new_folder, new_name, (number, kind), true).await;
                 if let Err(error) = inserted {
                     self.put_inode(new_parent, &new_folder);
                     return Err(error);

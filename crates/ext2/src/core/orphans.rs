@@ -111,8 +111,8 @@ impl<S: Store> Core<S> {
         let is_mapped_file =
             matches!(inode.kind(), Some(Kind::File | Kind::Folder)) || !inode.is_short_link();
         let can_map = matches!(inode.kind(), Some(Kind::File | Kind::Folder | Kind::Link)) && is_mapped_file;
-        let (mut looks, mut has_changed) = (0, false);
-        while can_map && *from < end && !self.is_full() && looks < LOOKS_MAX {
+        let (mut looks, mut has_changed, loads) = (0, false, self.loads);
+        while can_map && *from < end && !self.is_full() && looks < LOOKS_MAX && !self.has_read_much(loads) {
             looks += 1;
             let looked = self.map_get(inode, *from, 1).await;
             let stop = (*from + window).min(end);
@@ -140,9 +140,9 @@ impl<S: Store> Core<S> {
 
     /// Loads what [`Self::unmap_some`] needs first: what cannot be read is met before anything else is changed, too.
     pub(crate) async fn foresee_unmap(&mut self, inode: &Inode, range: Range<u64>) -> Result<(), Errno> {
-        let mut from = range.start;
+        let (mut from, loads) = (range.start, self.loads);
         for _ in 0..LOOKS_MAX {
-            if from >= range.end {
+            if from >= range.end || self.has_read_much(loads) {
                 break;
             }
             match self.map_get(inode, from, 1).await? {

@@ -489,7 +489,11 @@ impl<S: Store> FileSystem<S> {
                     _ => Err(Errno::NothingThere),
                 };
             }
+            let loads = core.loads;
             for _ in 0..1024 {
+                if core.has_read_much(loads) {
+                    break;
+                }
                 let index = at / BLOCK_BYTES;
                 if at >= size || index >= INDEX_END {
                     break;

@@ -854,3 +854,39 @@ fn times_never_go_back() {
     });
     judged(&store);
 }
+
+#[test]
+fn on_a_full_disk_files_are_renamed_and_linked_where_that_needs_no_room() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        for name in [&b"log"[..], b"cfg", b"cfg.tmp"] {
+            let file = files.create(ROOT_INODE, name, 0o644, &ROOT).await.unwrap().inode;
+            files.write(file, 0, name, &ROOT).await.unwrap();
+        }
+        let large = files.create(ROOT_INODE, b"large", 0o644, &ROOT).await.unwrap().inode;
+        let mut at = 0;
+        while let Ok(count) = files.write(large, at, &[1; 65_536], &ROOT).await {
+            at += count as u64;
+        }
+        files.sync_all().await.unwrap();
+        files.rename((ROOT_INODE, b"log"), (ROOT_INODE, b"log.1"), RenameMode::Replace).await.unwrap();
+        files.rename((ROOT_INODE, b"cfg.tmp"), (ROOT_INODE, b"cfg"), RenameMode::Replace).await.unwrap();
+        let file = files.lookup(ROOT_INODE, b"cfg").await.unwrap().inode;
+        assert_eq!(contents(&files, file).await, b"cfg.tmp");
+        files.link(file, ROOT_INODE, b"cfg.link", &ROOT).await.unwrap();
+        assert_eq!(files.mkdir(ROOT_INODE, b"folder", 0o755, &ROOT).await, Err(Errno::NoSpace));
+        // As long as the folder has room in its blocks, and then what it needs is not there.
+        let mut names = 0;
+        let refused = loop {
+            let name = format!("{names:0200}");
+            match files.link(file, ROOT_INODE, name.as_bytes(), &ROOT).await {
+                Ok(_) => names += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((refused, names > 5), (Errno::NoSpace, true));
+        files.unmount().await.unwrap();
+    });
+    judged(&store);
+}

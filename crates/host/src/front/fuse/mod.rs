@@ -30,6 +30,7 @@ mod forgotten;
 pub mod format;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod long_requests;
 mod mount_point;
 mod mounted;
 mod replacement;

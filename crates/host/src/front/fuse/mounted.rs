@@ -226,6 +226,7 @@ impl<S: Store> Front for Mounted<S> {
         }
         inner.under_way.close();
         inner.forgotten.close();
+        inner.files.long_requests.interrupt_all();
         while inner.under_way.requests() > 0 {
             inner.env.sleep(LOOK_NS).await;
         }

@@ -6,23 +6,25 @@
 //!    `O_DSYNC` is durable when it is answered.
 
 use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
 use std::time::Duration;
 
 use evenkeel_engine::env::Env;
 use evenkeel_ext2::{
-    Attributes, Caller, Errno, FileSystem, Kind, Payload, RenameMode, Seek, SetAttributes, Statistics, Store,
-    XattrMode,
+    Attributes, Caller, Errno, FILE_BYTES_MAX, FileSystem, Kind, Payload, RenameMode, Seek, SetAttributes,
+    Statistics, Store, XattrMode,
 };
 use fuser::{INodeNo, Notifier};
 
 use super::abi::reply::Listing;
 use super::attributes::{decoded_device, entry_of, kind_of, number_of};
+use super::long_requests::{LongRequest, LongRequests};
 use super::session::Synced;
 use super::waiters::Waiters;
 use crate::event_loop::Loop;
 use crate::front::session::FileSystemFigures;
 use crate::front::statistics::{CommandKind, Counting, Lately};
-use crate::wait::yield_now;
+use crate::wait::{Notify, yield_now};
 
 /// How long the kernel may keep what it was told of a name or a file.
 pub(super) const ATTRIBUTES_KEPT: Duration = Duration::from_secs(3600);
@@ -38,8 +40,17 @@ const ENTRIES_PLUS: usize = 32;
 const COPY_BYTES: usize = 256 << 10;
 const COPY_MAX_BYTES: u64 = 16 << 20;
 
+/// Bytes that get blocks before it is looked whether anybody waits for the rest.
+const ALLOCATED_BYTES: u64 = 64 << 20;
+
+/// Bytes of a hole that is told of for which the kernel is asked whether it has something there.
+const SETTLED_BYTES: u64 = 4 << 20;
+
 /// An attribute that a write takes away.
 const CAPABILITIES: &[u8] = b"security.capability";
+
+/// Attributes that none but root sees.
+const TRUSTED: &[u8] = b"trusted.";
 
 const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
@@ -74,6 +85,10 @@ pub(super) struct Files<S: Store> {
     waiters: Waiters,
     /// What the kernel is told through.
     notifier: OnceCell<Notifier>,
+    /// Whether the kernel is asked to write back what is mapped; one at a time.
+    writes_back: Cell<bool>,
+    wrote_back: Notify,
+    pub(super) long_requests: Rc<LongRequests>,
     /// As they were when nothing was in the middle of something.
     figures: Cell<FileSystemFigures>,
 }
@@ -87,6 +102,9 @@ impl<S: Store> Files<S> {
             fsyncs: Lately::new(env.now_ns()),
             waiters: Waiters::default(),
             notifier: OnceCell::new(),
+            writes_back: Cell::default(),
+            wrote_back: Notify::default(),
+            long_requests: Rc::default(),
             figures: Cell::default(),
         }
     }
@@ -335,17 +353,19 @@ impl<S: Store> Files<S> {
     pub(super) async fn fallocate(
         &self,
         inode: u32,
-        offset: u64,
-        len: u64,
+        (offset, len): (u64, u64),
         mode: i32,
         caller: &Caller,
+        request: &LongRequest,
     ) -> Result<(), Errno> {
         self.take_privileges(inode, caller.is_privileged).await?;
         let extends = mode & libc::FALLOC_FL_KEEP_SIZE == 0;
         let done = match mode & !libc::FALLOC_FL_KEEP_SIZE {
-            0 => self.file_system.fallocate(inode, offset, len, extends, caller).await,
+            0 => self.allocate(inode, (offset, len), extends, caller, request).await,
             libc::FALLOC_FL_PUNCH_HOLE if !extends => self.file_system.punch_hole(inode, offset, len).await,
-            libc::FALLOC_FL_ZERO_RANGE => self.zero_range(inode, offset, len, extends, caller).await,
+            libc::FALLOC_FL_ZERO_RANGE => {
+                self.zero_range(inode, (offset, len), extends, caller, request).await
+            }
             _ => Err(Errno::NotSupported),
         };
         if done.is_err() {
@@ -355,16 +375,41 @@ impl<S: Store> Files<S> {
         done
     }
 
+    /// Gives a range blocks, until nobody waits for it any more.
+    async fn allocate(
+        &self,
+        inode: u32,
+        (offset, len): (u64, u64),
+        extends: bool,
+        caller: &Caller,
+        request: &LongRequest,
+    ) -> Result<(), Errno> {
+        let end = offset.checked_add(len).filter(|end| *end > offset).ok_or(Errno::Invalid)?;
+        if end > FILE_BYTES_MAX {
+            return Err(Errno::FileTooLarge);
+        }
+        let mut at = offset;
+        while at < end {
+            let stop = end.min((at / ALLOCATED_BYTES + 1).saturating_mul(ALLOCATED_BYTES));
+            self.file_system.fallocate(inode, at, stop - at, extends, caller).await?;
+            at = stop;
+            if at < end && request.is_over() {
+                return Err(Errno::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
     /// Zeroes a range, which has room afterwards. Whatever can refuse does so before anything is zeroed.
     async fn zero_range(
         &self,
         inode: u32,
-        offset: u64,
-        len: u64,
+        (offset, len): (u64, u64),
         extends: bool,
         caller: &Caller,
+        request: &LongRequest,
     ) -> Result<(), Errno> {
-        self.file_system.fallocate(inode, offset, len, extends, caller).await?;
+        self.allocate(inode, (offset, len), extends, caller, request).await?;
         self.file_system.punch_hole(inode, offset, len).await?;
         // What was just given up is taken back, from what is kept for root if another took it meanwhile.
         let privileged = Caller { is_privileged: true, ..*caller };
@@ -382,6 +427,30 @@ impl<S: Store> Files<S> {
         }
     }
 
+    /// Has the kernel write back what programs changed of a range through a map, and did not sync. On a thread: it asks for these
+    /// writes before that is done.
+    async fn write_back(&self, inode: u32, offset: u64, len: u64) {
+        let Some(notifier) = self.notifier.get() else { return };
+        let (notifier, node) = (notifier.clone(), INodeNo(number_of(inode)));
+        let (offset, len) =
+            (i64::try_from(offset).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
+        self.wrote_back.until(|| (!self.writes_back.replace(true)).then_some(())).await;
+        let _it_is_unmounted_or_done =
+            self.env.blocking(move || notifier.inval_inode(node, offset, len)).await;
+        self.writes_back.set(false);
+        self.wrote_back.all();
+    }
+
+    /// The hole that an answer to a question for data or a hole tells of, if any.
+    fn told_hole(offset: u64, wanted: Seek, found: &Result<u64, Errno>) -> Option<(u64, u64)> {
+        match (wanted, found) {
+            (Seek::Data, Ok(found)) if *found > offset => Some((offset, found - offset)),
+            (Seek::Data, Err(Errno::NothingThere)) => Some((offset, FILE_BYTES_MAX.saturating_sub(offset))),
+            (Seek::Hole, Ok(found)) => Some((*found, SETTLED_BYTES)),
+            _ => None,
+        }
+    }
+
     pub(super) async fn seek(&self, inode: u32, offset: i64, whence: i32) -> Result<i64, Errno> {
         let wanted = match whence {
             libc::SEEK_DATA => Seek::Data,
@@ -389,7 +458,16 @@ impl<S: Store> Files<S> {
             _ => return Err(Errno::Invalid),
         };
         let offset = u64::try_from(offset).map_err(|_| Errno::NothingThere)?;
-        let found = self.file_system.seek(inode, offset, wanted).await?;
+        let mut found = self.file_system.seek(inode, offset, wanted).await;
+        // What is mapped and changed is not here yet: a hole is none before the kernel has written that back.
+        while let Some((at, len)) = Self::told_hole(offset, wanted, &found) {
+            self.write_back(inode, at, len).await;
+            let before = std::mem::replace(&mut found, self.file_system.seek(inode, offset, wanted).await);
+            if found == before {
+                break;
+            }
+        }
+        let found = found?;
         i64::try_from(found).map_err(|_| Errno::FileTooLarge)
     }
 
@@ -434,9 +512,10 @@ impl<S: Store> Files<S> {
         self.file_system.getxattr(inode, name).await
     }
 
-    /// Names of all attributes, each ended by a zero.
-    pub(super) async fn listxattr(&self, inode: u32) -> Result<Vec<u8>, Errno> {
-        let names = self.file_system.listxattr(inode).await?;
+    /// Names of all attributes that the caller may see, each ended by a zero.
+    pub(super) async fn listxattr(&self, inode: u32, is_privileged: bool) -> Result<Vec<u8>, Errno> {
+        let mut names = self.file_system.listxattr(inode).await?;
+        names.retain(|name| is_privileged || !name.starts_with(TRUSTED));
         Ok(names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
     }
 

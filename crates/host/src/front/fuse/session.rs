@@ -208,7 +208,11 @@ impl<S: Store> Session<S> {
             }
             // Files are asked to be opened once: then the kernel opens by itself, and keeps what it has of the file. So it is with
             // closing: that makes nothing durable.
-            Operation::Other | Operation::Interrupt => reply.error(libc::ENOSYS),
+            Operation::Other => reply.error(libc::ENOSYS),
+            Operation::Interrupt { unique } => {
+                reply.none();
+                self.files.long_requests.interrupt(unique);
+            }
             Operation::Release => reply.answer(Answer::default()),
             operation => self.carry_out(reply, head, operation),
         }
@@ -216,7 +220,7 @@ impl<S: Store> Session<S> {
     }
 
     fn carry_out(&self, reply: Reply, head: &Head, operation: Operation<'_>) {
-        let (node, thread) = (inode_of(head.node), head.thread);
+        let (node, thread, unique) = (inode_of(head.node), head.thread, head.unique);
         self.env.note_asker(thread);
         let caller = Caller { uid: head.uid, gid: head.gid, is_privileged: head.uid == 0 };
         match operation {
@@ -310,10 +314,14 @@ impl<S: Store> Session<S> {
                 let (payload, len) = (Payload::new(it.offset, it.data), it.data.len());
                 // What the kernel writes back of mapped files belongs to nobody's request.
                 let durable = Synced::of_flags(it.open_flags).filter(|_| !it.is_written_back);
-                let takes_privileges = it.takes_privileges;
+                let (takes_privileges, is_written_back) = (it.takes_privileges, it.is_written_back);
                 self.ask(reply, len, async move |files: Rc<Files<S>>| {
                     let written =
                         files.write(node, payload, (&caller, thread), durable, takes_privileges).await?;
+                    if is_written_back && written < len {
+                        // The kernel takes all of it for written, and says of an error alone what became of the rest.
+                        return Err(Errno::NoSpace);
+                    }
                     Ok(reply::count(written as u32))
                 });
             }
@@ -348,7 +356,7 @@ impl<S: Store> Session<S> {
             }
             Operation::ListXattr { len } => {
                 self.ask(reply, 0, async move |files: Rc<Files<S>>| {
-                    fitting(files.listxattr(node).await?, len)
+                    fitting(files.listxattr(node, caller.is_privileged).await?, len)
                 });
             }
             Operation::RemoveXattr { name } => {
@@ -370,7 +378,8 @@ impl<S: Store> Session<S> {
             }
             Operation::Allocate { offset, len, mode } => {
                 self.ask(reply, 0, async move |files: Rc<Files<S>>| {
-                    files.fallocate(node, offset, len, mode, &caller).await.map(done)
+                    let request = files.long_requests.begin(unique);
+                    files.fallocate(node, (offset, len), mode, &caller, &request).await.map(done)
                 });
             }
             Operation::Seek { offset, whence } => {
@@ -389,7 +398,7 @@ impl<S: Store> Session<S> {
             | Operation::ForgetAll(_)
             | Operation::Release
             | Operation::Destroy
-            | Operation::Interrupt
+            | Operation::Interrupt { .. }
             | Operation::Other => {}
         }
     }

@@ -177,7 +177,9 @@ pub(in super::super) enum Operation<'a> {
     },
     Copy(Copy),
     /// Who asked for something has no patience any more.
-    Interrupt,
+    Interrupt {
+        unique: u64,
+    },
     /// The end.
     Destroy,
     /// Anything that this program does not do.
@@ -304,7 +306,7 @@ impl<'a> Operation<'a> {
                 cursor.skip(8)?;
                 Self::Copy(Copy { from_offset, to, to_offset: cursor.u64()?, len: cursor.u64()? })
             }
-            opcode::INTERRUPT => Self::Interrupt,
+            opcode::INTERRUPT => Self::Interrupt { unique: cursor.u64()? },
             opcode::DESTROY => Self::Destroy,
             _ => Self::Other,
         })
@@ -315,7 +317,7 @@ impl<'a> Operation<'a> {
         matches!(
             self,
             Self::Destroy
-                | Self::Interrupt
+                | Self::Interrupt { .. }
                 | Self::Read { .. }
                 | Self::List { .. }
                 | Self::Forget { .. }
