@@ -170,8 +170,8 @@ pub(crate) struct ServeArgs {
 
     /// Memory for pages: those on their way home, and those that were used last. auto: it begins with 64m (of a mirror 64m,
     /// and 4 x --turn at 64 MiB/s), grows as it is used into memory that is free, up to a quarter of all, and gives it back
-    /// where others need it; with --lock-memory it does not grow. Beside it, a fifth of it, and the --buffer of `create` the server takes
-    /// less than 64 MiB, however much clients ask for at once; the system's page cache is not the server's
+    /// where others need it; with --lock-memory it does not grow. Beside it, sums of pages (an eighth of it, and half of it during a
+    /// checkpoint of pages far apart) and the --buffer of `create` the server takes less than 64 MiB, however much clients ask for at once; the system's page cache is not the server's
     #[arg(long, value_name = "SIZE|auto", default_value = "auto")]
     pub(crate) cache: CacheArg,
 

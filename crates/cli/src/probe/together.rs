@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use evenkeel_measure::compare::page::comparison_page;
-use evenkeel_measure::compare::{PAIRS_SCHEMA, Pairs, compare_pairs, comparisons_csv};
+use evenkeel_measure::compare::{LEAST_DIFFERENCE, PAIRS_SCHEMA, Pairs, compare_pairs, comparisons_csv};
 use evenkeel_measure::probe::report::ProbeReport;
 use evenkeel_measure::probe::{HostTarget, Place, run_together};
 
@@ -26,6 +26,11 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     ];
     if let Some((flag, _)) = only_alone.iter().find(|(_, given)| *given) {
         return Err(Failure::Unusable(format!("{flag} is for a single PATH; name one, or leave it out")));
+    }
+    if args.fail_if_slower.is_some_and(|share| share < LEAST_DIFFERENCE) {
+        return Err(Failure::Unusable(
+            "--fail-if-slower: choose 0.5 % or more; two files of one folder differ by less".to_owned(),
+        ));
     }
     let places = args.paths.iter().map(|path| choose_place(args, path)).collect::<Result<Vec<Place>, _>>()?;
     let settings = settings(args, &places[0])?;
@@ -75,8 +80,12 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         .zip(&document.probes)
         .filter_map(|(name, report)| Some(format!("{name}: {}", unmet(report)?)))
         .collect();
-    judge(&document.comparison, args.fail_if_slower)?;
-    if unmet.is_empty() { Ok(()) } else { Err(Failure::No(unmet.join("; "))) }
+    let judged = judge(&document.comparison, args.fail_if_slower);
+    match (unmet.is_empty(), judged) {
+        (true, judged) => judged,
+        (false, Err(Failure::No(slower))) => Err(Failure::No(format!("{}; {slower}", unmet.join("; ")))),
+        (false, _) => Err(Failure::No(unmet.join("; "))),
+    }
 }
 
 /// What to call each path: itself, with a number where it was named before.

@@ -1,7 +1,7 @@
 //! `evenkeel mount`.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use evenkeel_host::conditions::memory;
 use evenkeel_host::front::fuse::format::MountOptions;
@@ -88,6 +88,14 @@ pub(super) fn said_of_mount(at: &Path, metrics: Option<SocketAddr>, http: Option
     format!("ready: mounted on {}\n{}", shown(at.display()), said_of_sites(metrics, http))
 }
 
+/// Where a folder is, or will be, without links as far as it is there.
+fn canonical(folder: &Path) -> PathBuf {
+    let parent =
+        folder.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    let to_be = || Some(parent?.canonicalize().ok()?.join(folder.file_name()?));
+    folder.canonicalize().ok().or_else(to_be).unwrap_or_else(|| folder.to_owned())
+}
+
 /// What is to be mounted, and how. Makes the volume first where that is asked for.
 pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure> {
     let Settings { cache, write_back, commit_every_s, cpu_latency_s, transport, metrics, http } =
@@ -99,7 +107,12 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
     let write_back_bytes = write_back_bytes(write_back)?;
     let has = |option| args.options.contains(&option);
     if let Some(size_bytes) = args.create {
-        let source = args.volume.display().to_string();
+        let folder = canonical(&args.volume);
+        if args.mount_point.canonicalize().is_ok_and(|at| at == folder) {
+            let what = "the volume's own folder cannot be mounted on; name another";
+            return Err(Failure::about(&args.mount_point, what));
+        }
+        let source = folder.display().to_string();
         FuseSetup::check_mount_point(&args.mount_point, &source, has(MountOptionArg::NonEmpty))?;
         create::with_file_system(&args.volume, size_bytes)?;
     }

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         return say(&format!("{}: runs with the defaults again\n", args.volume.display()));
     }
     let interrupt = interrupt()?;
-    let (load, recorded) = load(&args.goals)?;
+    let (load, recorded) = load(&args.goals, &interrupt)?;
     if let Some(name) = model {
         let halted = |halted| failure(&args.volume, halted);
         let bench = || ModelBench::new(name, SEED, interrupt.clone()).map_err(halted);
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     let sampled_s = if is_ring { sampled_s(&args.goals) } else { 0.0 };
     let search = search(&args.goals, load, description.atomic_max_bytes, is_ring, sampled_s);
     let bar = progress_bar();
-    let means = means(is_ring, interrupt, sampled_s);
+    let means = means(is_ring, interrupt.clone(), sampled_s);
     let bench =
         HostBench::beside(&args.volume, &description, means, |doing, done, all| show(&bar, doing, done, all));
     bar.finish_and_clear();
@@ -116,6 +116,9 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     };
     let section = section(&search, &args.goals, &found, turn);
     let is_default = section.is_none();
+    if interrupt.is_asked() {
+        return Err(Failure::Interrupted);
+    }
     locked.set_tuned(section)?;
     let volume = quoted(&args.volume);
     say(&match is_default {
@@ -132,9 +135,11 @@ pub(super) fn before(request: &Request, goals: &GoalArgs) -> Result<Option<Tuned
     let is_ring = request.layout.is_ring();
     let has_room = request.plan().is_ok_and(|plan| plan.members.iter().any(|it| it.place.path().is_some()));
     let sampled_s = if is_ring && has_room { sampled_s(goals) } else { 0.0 };
-    let search = search(goals, load(goals)?.0, request.atomic_max_bytes, is_ring, sampled_s);
+    let interrupt = interrupt()?;
+    let (load, _) = load(goals, &interrupt)?;
+    let search = search(goals, load, request.atomic_max_bytes, is_ring, sampled_s);
     let bar = progress_bar();
-    let means = means(is_ring, interrupt()?, sampled_s);
+    let means = means(is_ring, interrupt, sampled_s);
     let bench = HostBench::before(request, means, |doing, done, all| show(&bar, doing, done, all));
     bar.finish_and_clear();
     let mut bench = bench.map_err(|halted| failure(&request.folder, halted))?;
@@ -182,6 +187,7 @@ fn search(goals: &GoalArgs, load: Load, atomic_max_bytes: u64, is_ring: bool, sa
 #[derive(Debug)]
 struct Recorded {
     path: PathBuf,
+    interrupt: Interrupt,
     /// Its requests, and those of them that trials use.
     requests: usize,
     used: usize,
@@ -190,17 +196,24 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn requests(path: &Path) -> Result<impl Iterator<Item = Result<trace::Access, Failure>>, Failure> {
+    /// All of them in their order, until Ctrl-C.
+    fn requests(
+        path: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<impl Iterator<Item = Result<trace::Access, Failure>> + use<>, Failure> {
         let file = File::open(path).map_err(|error| Failure::about(path, error))?;
         let reader = TraceReader::new(file, None).map_err(|error| Failure::about(path, error))?;
-        let path = path.to_owned();
-        Ok(reader.map(move |access| access.map_err(|error| Failure::about(&path, error))))
+        let (path, interrupt) = (path.to_owned(), interrupt.clone());
+        Ok(reader.map(move |access| match interrupt.is_asked() {
+            true => Err(Failure::Interrupted),
+            false => access.map_err(|error| Failure::about(&path, error)),
+        }))
     }
 
     /// What all of it asks of log and buffer: it is read once more.
     fn sizes(&self, drives: Drives) -> Result<Sizes, Failure> {
         let mut failure = None;
-        let accesses = Self::requests(&self.path)?
+        let accesses = Self::requests(&self.path, &self.interrupt)?
             .map_while(|access| access.map_err(|error| failure = Some(error)).ok());
         let writes = accesses.filter(|access| access.op == Op::Write);
         let timed =
@@ -219,7 +232,7 @@ impl Recorded {
 }
 
 /// What is written meanwhile.
-fn load(goals: &GoalArgs) -> Result<(Load, Option<Recorded>), Failure> {
+fn load(goals: &GoalArgs, interrupt: &Interrupt) -> Result<(Load, Option<Recorded>), Failure> {
     let Some(path) = &goals.load else { return Ok((Load::Mixture, None)) };
     // To open a pipe waits for who writes into it.
     if !path.metadata().map_err(|error| Failure::about(path, error))?.is_file() {
@@ -227,7 +240,7 @@ fn load(goals: &GoalArgs) -> Result<(Load, Option<Recorded>), Failure> {
     }
     let mut used = Vec::new();
     let (mut requests, mut last_ns) = (0, None);
-    for access in Recorded::requests(path)? {
+    for access in Recorded::requests(path, interrupt)? {
         let access = access?;
         if access.op == Op::Flush {
             continue;
@@ -251,8 +264,13 @@ fn load(goals: &GoalArgs) -> Result<(Load, Option<Recorded>), Failure> {
             format!("nothing is written {which}: there is nothing to choose for it"),
         ));
     }
-    let recorded =
-        Recorded { path: path.clone(), requests, used: used.len(), last_ns: last_ns.unwrap_or_default() };
+    let recorded = Recorded {
+        path: path.clone(),
+        interrupt: interrupt.clone(),
+        requests,
+        used: used.len(),
+        last_ns: last_ns.unwrap_or_default(),
+    };
     Ok((Load::Recorded(used.into()), Some(recorded)))
 }
 
@@ -541,10 +559,14 @@ mod tests {
         let path = folder.path().join("trace.csv");
         let goals = GoalArgs { max_latency: None, min_throughput: None, load: Some(path.clone()), time: 1.0 };
         std::fs::write(&path, "0,0,4096,r,0.0\n0,8,4096,r,0.1\n").unwrap();
-        let Err(Failure::Unusable(line)) = load(&goals) else { panic!("nothing is written") };
+        let Err(Failure::Unusable(line)) = load(&goals, &Interrupt::default()) else {
+            panic!("nothing is written")
+        };
         assert!(line.contains("nothing is written"), "{line}");
         std::fs::write(&path, "0,0,4096,r,0.0\n0,8,4096,w,0.1\n").unwrap();
-        let Ok((Load::Recorded(requests), Some(recorded))) = load(&goals) else { panic!("it is a load") };
+        let Ok((Load::Recorded(requests), Some(recorded))) = load(&goals, &Interrupt::default()) else {
+            panic!("it is a load")
+        };
         assert_eq!((requests.len(), recorded.requests, recorded.last_ns), (2, 2, 100_000_000));
         let drives = Drives { home_bytes_per_s: 1e9, atomic_sectors: true, is_ring: false };
         assert_eq!(recorded.sizes(drives).ok().map(|it| it.busiest_second_bytes), Some(4096));

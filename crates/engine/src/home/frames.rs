@@ -347,6 +347,15 @@ impl Frames {
         self.spare.take_back(bytes);
     }
 
+    /// What is known of these dirty pages is in this record, all of it.
+    pub(super) fn note_logged(&mut self, pages: &[u64], record: u64) {
+        for &page in pages {
+            if let Some(frame) = self.map.get_mut(page).filter(|frame| frame.dirty) {
+                frame.dirty_since = record;
+            }
+        }
+    }
+
     /// The page was written home by another way: what is here of it, which must be clean, is out of date.
     pub(super) fn forget(&mut self, page: u64) {
         if let Some(frame) = self.map.remove(page) {

@@ -257,6 +257,11 @@ impl<H: PageStore> Home<H> {
         self.frames.borrow_mut().stays(page);
     }
 
+    /// What is known of these dirty pages is in this record, all of it.
+    pub(crate) fn note_logged(&self, pages: &[u64], record: u64) {
+        self.frames.borrow_mut().note_logged(pages, record);
+    }
+
     /// The page was written home directly: what memory holds of it, which must be clean, is out of date.
     pub(crate) fn forget(&self, page: u64) {
         self.frames.borrow_mut().forget(page);

@@ -186,6 +186,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             let turn = self.write_back.writer.take().await;
             let lock = self.home.lock(page, page + 1).await;
             match self.home.table.sum(page) {
+                // It cannot go home for now, and the log has all of it.
+                _ if self.home.is_dirty(page, page + 1) && self.home.is_known(page) => {
+                    report.pages_checked += 1;
+                }
                 0 => report.pages_empty += 1,
                 sum => {
                     let mut bytes = [0; PAGE];

@@ -339,7 +339,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         add(&self.counters.carried_pages, pages.len() as u64);
         self.append_control(HeaderFields { kind: RecordKind::Commit, through: 0 }, &mut builder)
             .await
-            .map(drop)
+            .map(|record| self.home.note_logged(pages, record))
     }
 
     /// Puts the new sums into the table and, durably, into the log; answers the table pages to write.

@@ -100,6 +100,8 @@ struct WritesState {
     failure: RefCell<Option<Error>>,
     /// Pages of a checkpoint that cannot go home now, by their places in it, and why.
     blocked: RefCell<Vec<(usize, DeviceError)>>,
+    /// Why a page of the table or of the root cannot.
+    blocked_sums: Cell<Option<DeviceError>>,
     /// Pages of a checkpoint that all drives have, by their places in it, each with the number of its write.
     ended: RefCell<Vec<(u64, Range<usize>)>>,
     ended_pages: Cell<usize>,
@@ -199,6 +201,9 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
     /// Waits until all writes have ended; answers which pages cannot go home now, by their places, and why.
     pub(super) async fn all_done(self) -> Result<Vec<(usize, DeviceError)>, Error> {
         self.until_ended().await;
+        if let Some(error) = self.state.blocked_sums.get() {
+            self.inner.write_back.blocked.set(Some(error));
+        }
         self.state.failure.take().map_or_else(|| Ok(self.state.blocked.take()), Err)
     }
 }
@@ -230,7 +235,12 @@ impl WritesState {
                     (Err(NotWritten::Blocked(error)), Some(place)) => {
                         self.blocked.borrow_mut().push((place, error));
                     }
-                    (Err(error), _) => return Err(error.into()),
+                    (Err(error), _) => {
+                        if let NotWritten::Blocked(why) = error {
+                            self.blocked_sums.set(Some(why));
+                        }
+                        return Err(error.into());
+                    }
                 }
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nothing waits, much is free, and all of it is in use ──► twice as much, up to a quarter of all memory
-//!   somebody waits for memory, or little is free         ──► less by an eighth at least, down to what it began with
+//!   little is free, or not much and somebody waits       ──► less by an eighth at least, down to what it began with
 //!   between                                              ──► as it is
 //! ```
 //!

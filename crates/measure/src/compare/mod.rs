@@ -16,7 +16,7 @@ mod sessions;
 mod words;
 
 pub use csv::comparisons_csv;
-pub use pairs::compare_pairs;
+pub use pairs::{LEAST_DIFFERENCE, compare_pairs};
 pub use report::{
     Comparison, Comparisons, Design, Judged, PAIRS_SCHEMA, Pairs, PointComparison, SCHEMA, Verdict,
 };

@@ -16,7 +16,7 @@ use crate::stats;
 
 /// Two files of one folder differ by some tenths of a percent, as two places of one disk do: thousands of runs would show it. It is
 /// none that counts, and nothing is claimed of it.
-const LEAST_DIFFERENCE: f64 = 0.005;
+pub const LEAST_DIFFERENCE: f64 = 0.005;
 
 /// Logarithms of the ratios of pairs, at one size.
 struct Pairs {

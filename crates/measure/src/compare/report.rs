@@ -121,7 +121,7 @@ pub enum Verdict {
     Faster,
     /// The second is slower.
     Slower,
-    /// No difference can be shown with these runs.
+    /// No difference can be shown with these runs, or of pairs none of half a percent or more.
     NoDifferenceShown,
     /// Nothing is claimed, see [`Comparison::withheld`].
     Withheld,

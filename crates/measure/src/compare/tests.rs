@@ -231,6 +231,15 @@ fn a_tenth_is_found_in_thirty_pairs() {
 }
 
 #[test]
+fn a_difference_below_half_a_percent_is_none_however_many_pairs_show_it() {
+    let found = pair(Noise::Normal, 3, 2000, 1.0035);
+    let [low, high] = found.comparisons[0].throughout.interval.unwrap();
+    assert!(high < 1.0, "{low} to {high}");
+    assert!(!claims(&found));
+    assert!(claims(&pair(Noise::Normal, 3, 2000, 1.02)));
+}
+
+#[test]
 fn sessions_of_one_stack_are_not_told_apart_in_any_noise() {
     for noise in Noise::ALL {
         let wrong = count(40, |seed| two_probes(noise, 3000 + seed, 1, 1.0));
@@ -322,7 +331,11 @@ fn three_places_share_the_error_rate_of_two() {
     assert_eq!(found.comparisons.len(), 2);
     // All sizes together, and each by throughput; 64 and 128 KiB also have a p99.
     assert_eq!(found.judged, 2 * (1 + 4 + 2));
-    assert!(found.comparisons[0].overall.starts_with("no difference between a and b is shown"));
+    assert!(
+        found.comparisons[0]
+            .overall
+            .starts_with("no difference of half a percent or more between a and b is")
+    );
     assert_eq!(found.comparisons[1].throughout.verdict, Verdict::Slower);
     assert!(found.comparisons[1].points[0].p99.is_some_and(|p99| p99.verdict == Verdict::Slower));
 }

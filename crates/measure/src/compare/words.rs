@@ -87,7 +87,7 @@ fn none_shown(design: Design, found: &Comparison) -> String {
     }
     let too_few = found.judged().all(|(_, judged)| judged.interval.is_none());
     let what = match design {
-        Design::Pairs => format!("no difference between {a} and {b} is shown"),
+        Design::Pairs => format!("no difference of half a percent or more between {a} and {b} is shown"),
         Design::Sessions => format!("that these sessions of {a} and {b} differ is not shown"),
     };
     match (too_few, found.throughout.interval) {

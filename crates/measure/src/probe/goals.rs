@@ -73,7 +73,7 @@ impl Judge<'_> {
         let rate = self.goals.min_throughput_bytes_per_s?;
         let figure = |run: &RunData| Some(run.throughput_bytes_per_s);
         let interval = typical_interval(point, figure, self.alpha);
-        let runs: Vec<f64> = point.run_data.iter().filter_map(figure).collect();
+        let runs = figures(point, figure);
         Some(Meets::of(typical(point).0 >= rate, interval, &runs, |found| found >= rate))
     }
 
@@ -88,9 +88,14 @@ impl Judge<'_> {
             LatencyBound::P50 | LatencyBound::P999 => |_| None,
         };
         let interval = typical_interval(point, figure, self.alpha);
-        let runs: Vec<f64> = point.run_data.iter().filter_map(figure).collect();
+        let runs = figures(point, figure);
         Some(Meets::of(is_met, interval, &runs, |found_s| found_s <= most_s))
     }
+}
+
+/// The figures of the runs that count.
+fn figures(point: &Point, figure: impl Fn(&RunData) -> Option<f64>) -> Vec<f64> {
+    point.run_data.iter().filter(|run| run.counted).filter_map(figure).collect()
 }
 
 struct Found<'a> {

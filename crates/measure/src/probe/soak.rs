@@ -151,10 +151,14 @@ pub fn soak<T: Target>(
         let left_s = (time_s - passed_s).max(0.0);
         let (done, expected) = (passed_s as u32, time_s.ceil() as u32);
         observer.progress(Progress { stage: Stage::Soak, done, expected, left_s, buffer_bytes });
-        if writes > prepared {
-            prepared = (2 * writes).min(writes_max);
-        }
-        let ready = target.prepare(&settings.combinations, buffer_bytes * prepared);
+        // Seldom: in place, what is prepared is written.
+        let ready = match writes > prepared {
+            true => {
+                prepared = (2 * writes).min(writes_max);
+                target.prepare(&settings.combinations, buffer_bytes * prepared)
+            }
+            false => Ok(()),
+        };
         match ready.and_then(|()| target.run(&RunOrder { combination, buffer_bytes, writes })) {
             Ok(observation) => {
                 let next = writes_of(writes, observation.elapsed_s).clamp(writes / 2, 2 * writes);
@@ -374,6 +378,10 @@ impl SoakReport {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::io;
+    use std::path::Path;
+
     use super::*;
     use crate::probe::settings::Combination;
     use crate::probe::target::Observation;
@@ -384,6 +392,11 @@ mod tests {
     struct Disk {
         now_s: f64,
         writes: u64,
+        /// Bytes that were prepared, in all, and the most that a run wrote.
+        prepared_bytes: Cell<u64>,
+        longest_bytes: u64,
+        /// When it fails.
+        fails_s: f64,
         interrupt: Option<(f64, Interrupt)>,
     }
 
@@ -392,12 +405,17 @@ mod tests {
             method
         }
 
-        fn prepare(&mut self, _: &[Combination], _: u64) -> Result<(), TargetError> {
+        fn prepare(&mut self, _: &[Combination], bytes: u64) -> Result<(), TargetError> {
+            self.prepared_bytes.set(self.prepared_bytes.get() + bytes);
             Ok(())
         }
 
         fn run(&mut self, order: &RunOrder) -> Result<Observation, TargetError> {
             let mut seen = Observation::default();
+            if self.now_s > self.fails_s {
+                return Err(TargetError::io("writing", Path::new("disk"), io::Error::other("it broke")));
+            }
+            self.longest_bytes = self.longest_bytes.max(order.writes * order.buffer_bytes);
             for _ in 0..order.writes {
                 self.writes += 1;
                 let long = self.writes.is_multiple_of(200_000);
@@ -430,12 +448,53 @@ mod tests {
         }
     }
 
+    fn disk() -> Disk {
+        Disk {
+            now_s: 0.0,
+            writes: 0,
+            prepared_bytes: Cell::new(0),
+            longest_bytes: 0,
+            fails_s: f64::INFINITY,
+            interrupt: None,
+        }
+    }
+
     fn of(time_s: f64, stop_s: Option<f64>) -> SoakReport {
         let interrupt = Interrupt::default();
-        let stop = stop_s.map(|at_s| (at_s, interrupt.clone()));
-        let mut disk = Disk { now_s: 0.0, writes: 0, interrupt: stop };
+        let mut disk = Disk { interrupt: stop_s.map(|at_s| (at_s, interrupt.clone())), ..disk() };
         let settings = Settings { buffer_sizes: vec![4096], ..Settings::paper(PLAIN) };
         soak(&settings, &mut disk, honest_disk(), time_s, &interrupt, &mut Nobody).unwrap()
+    }
+
+    #[test]
+    fn no_window_is_larger_than_the_room_and_little_is_written_that_nobody_asked_for() {
+        let mut disk = disk();
+        let room = Some(400 << 10);
+        let settings =
+            Settings { buffer_sizes: vec![4096], window_max_bytes: room, ..Settings::paper(PLAIN) };
+        soak(&settings, &mut disk, honest_disk(), 300.0, &Interrupt::default(), &mut Nobody).unwrap();
+        assert!(disk.longest_bytes <= 400 << 10, "{}", disk.longest_bytes);
+        let prepared = disk.prepared_bytes.get();
+        assert!(prepared <= 4 * (400 << 10), "{prepared} bytes for {} writes", disk.writes);
+    }
+
+    #[test]
+    fn an_error_after_a_while_ends_it_with_what_was_measured() {
+        let mut disk = Disk { fails_s: 100.0, ..disk() };
+        let settings = Settings { buffer_sizes: vec![4096], ..Settings::paper(PLAIN) };
+        let found = soak(&settings, &mut disk, honest_disk(), 3600.0, &Interrupt::default(), &mut Nobody);
+        let found = found.unwrap();
+        assert!(found.failure.is_some_and(|failure| failure.contains("it broke")));
+        assert!(found.windows.len() > 80);
+        let failed_at_once = soak(
+            &settings,
+            &mut Disk { fails_s: -1.0, ..disk },
+            honest_disk(),
+            3600.0,
+            &Interrupt::default(),
+            &mut Nobody,
+        );
+        assert!(failed_at_once.is_err());
     }
 
     #[test]

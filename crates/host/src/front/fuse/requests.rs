@@ -24,7 +24,7 @@ use super::waiters::Waiters;
 use crate::event_loop::Loop;
 use crate::front::session::FileSystemFigures;
 use crate::front::statistics::{CommandKind, Counting, Lately};
-use crate::wait::{Notify, yield_now};
+use crate::wait::yield_now;
 
 /// How long the kernel may keep what it was told of a name or a file.
 pub(super) const ATTRIBUTES_KEPT: Duration = Duration::from_secs(3600);
@@ -45,6 +45,9 @@ const ALLOCATED_BYTES: u64 = 64 << 20;
 
 /// Bytes of a hole that is told of for which the kernel is asked whether it has something there.
 const SETTLED_BYTES: u64 = 4 << 20;
+
+/// With less room than this the kernel is not asked to write back.
+const WRITTEN_BACK_FREE_BYTES: u64 = 16 << 20;
 
 /// An attribute that a write takes away.
 const CAPABILITIES: &[u8] = b"security.capability";
@@ -87,7 +90,6 @@ pub(super) struct Files<S: Store> {
     notifier: OnceCell<Notifier>,
     /// Whether the kernel is asked to write back what is mapped; one at a time.
     writes_back: Cell<bool>,
-    wrote_back: Notify,
     pub(super) long_requests: Rc<LongRequests>,
     /// As they were when nothing was in the middle of something.
     figures: Cell<FileSystemFigures>,
@@ -103,7 +105,6 @@ impl<S: Store> Files<S> {
             waiters: Waiters::default(),
             notifier: OnceCell::new(),
             writes_back: Cell::default(),
-            wrote_back: Notify::default(),
             long_requests: Rc::default(),
             figures: Cell::default(),
         }
@@ -388,6 +389,9 @@ impl<S: Store> Files<S> {
         if end > FILE_BYTES_MAX {
             return Err(Errno::FileTooLarge);
         }
+        if !extends && end > self.file_system.getattr(inode).await?.size.next_multiple_of(BLOCK_BYTES) {
+            return Err(Errno::NotSupported);
+        }
         let mut at = offset;
         while at < end {
             let stop = end.min((at / ALLOCATED_BYTES + 1).saturating_mul(ALLOCATED_BYTES));
@@ -413,9 +417,9 @@ impl<S: Store> Files<S> {
         self.file_system.punch_hole(inode, offset, len).await?;
         // What was just given up is taken back, from what is kept for root if another took it meanwhile.
         let privileged = Caller { is_privileged: true, ..*caller };
-        match self.file_system.fallocate(inode, offset, len, extends, &privileged).await {
+        match self.allocate(inode, (offset, len), extends, &privileged, request).await {
             // Zeros they are: an error would leave what was there before in the page cache.
-            Err(Errno::NoSpace) => Ok(()),
+            Err(Errno::NoSpace | Errno::Interrupted) => Ok(()),
             done => done,
         }
     }
@@ -427,30 +431,45 @@ impl<S: Store> Files<S> {
         }
     }
 
-    /// Has the kernel write back what programs changed of a range through a map, and did not sync. On a thread: it asks for these
-    /// writes before that is done.
-    async fn write_back(&self, inode: u32, offset: u64, len: u64) {
-        let Some(notifier) = self.notifier.get() else { return };
+    /// Has the kernel write back what programs changed of a range through a map, and did not sync; false where that cannot be now. On
+    /// a thread: it asks for these writes before that is done, and they need room here beside who waits for them. So nobody waits
+    /// for another, and none is begun that would find no room: the kernel would forget what was mapped.
+    async fn write_back(&self, inode: u32, (offset, len): (u64, u64)) -> bool {
+        let Some(notifier) = self.notifier.get() else { return true };
+        if self.figures().free_bytes < WRITTEN_BACK_FREE_BYTES || self.writes_back.replace(true) {
+            return false;
+        }
         let (notifier, node) = (notifier.clone(), INodeNo(number_of(inode)));
         let (offset, len) =
             (i64::try_from(offset).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
-        self.wrote_back.until(|| (!self.writes_back.replace(true)).then_some(())).await;
-        let _it_is_unmounted_or_done =
-            self.env.blocking(move || notifier.inval_inode(node, offset, len)).await;
+        let called = self.env.blocking(move || notifier.inval_inode(node, offset, len)).await;
         self.writes_back.set(false);
-        self.wrote_back.all();
+        called.is_ok()
     }
 
-    /// The hole that an answer to a question for data or a hole tells of, if any.
-    fn told_hole(offset: u64, wanted: Seek, found: &Result<u64, Errno>) -> Option<(u64, u64)> {
+    /// The hole that an answer to a question for data or a hole tells of, if any: no more of it than is looked at.
+    async fn told_hole(
+        &self,
+        (inode, size): (u32, u64),
+        offset: u64,
+        wanted: Seek,
+        found: &Result<u64, Errno>,
+    ) -> Option<(u64, u64)> {
+        let end = |found: &Result<u64, Errno>| found.as_ref().map_or(size, |found| (*found).min(size));
         match (wanted, found) {
-            (Seek::Data, Ok(found)) if *found > offset => Some((offset, found - offset)),
-            (Seek::Data, Err(Errno::NothingThere)) => Some((offset, FILE_BYTES_MAX.saturating_sub(offset))),
-            (Seek::Hole, Ok(found)) => Some((*found, SETTLED_BYTES)),
+            (Seek::Data, Ok(_) | Err(Errno::NothingThere)) => {
+                Some((offset, end(found) - offset)).filter(|(_, len)| *len > 0)
+            }
+            (Seek::Hole, Ok(at)) if *at < size => {
+                let data = self.file_system.seek(inode, *at, Seek::Data).await;
+                Some((*at, end(&data).saturating_sub(*at).clamp(1, SETTLED_BYTES)))
+            }
             _ => None,
         }
     }
 
+    /// What is mapped and changed is not here yet: a hole is none before the kernel has written that back. Where it cannot, all is
+    /// data, which is true of any file.
     pub(super) async fn seek(&self, inode: u32, offset: i64, whence: i32) -> Result<i64, Errno> {
         let wanted = match whence {
             libc::SEEK_DATA => Seek::Data,
@@ -458,17 +477,22 @@ impl<S: Store> Files<S> {
             _ => return Err(Errno::Invalid),
         };
         let offset = u64::try_from(offset).map_err(|_| Errno::NothingThere)?;
+        let size = self.file_system.getattr(inode).await?.size;
+        if offset >= size {
+            return Err(Errno::NothingThere);
+        }
         let mut found = self.file_system.seek(inode, offset, wanted).await;
-        // What is mapped and changed is not here yet: a hole is none before the kernel has written that back.
-        while let Some((at, len)) = Self::told_hole(offset, wanted, &found) {
-            self.write_back(inode, at, len).await;
+        while let Some(hole) = self.told_hole((inode, size), offset, wanted, &found).await {
+            if !self.write_back(inode, hole).await {
+                found = Ok(if wanted == Seek::Data { offset } else { size });
+                break;
+            }
             let before = std::mem::replace(&mut found, self.file_system.seek(inode, offset, wanted).await);
             if found == before {
                 break;
             }
         }
-        let found = found?;
-        i64::try_from(found).map_err(|_| Errno::FileTooLarge)
+        i64::try_from(found?).map_err(|_| Errno::FileTooLarge)
     }
 
     /// Copies bytes from one file to another; how many, which may be fewer than were asked for.

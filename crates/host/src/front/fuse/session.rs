@@ -377,8 +377,8 @@ impl<S: Store> Session<S> {
                 });
             }
             Operation::Allocate { offset, len, mode } => {
+                let request = self.files.long_requests.begin(unique);
                 self.ask(reply, 0, async move |files: Rc<Files<S>>| {
-                    let request = files.long_requests.begin(unique);
                     files.fallocate(node, (offset, len), mode, &caller, &request).await.map(done)
                 });
             }

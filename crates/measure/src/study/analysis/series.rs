@@ -12,8 +12,8 @@ pub struct Series {
     interval_s: f64,
 }
 
-/// Places of the grid that a run may have beside its windows: what lies further is none that it reaches. So a file that says so takes no
-/// more memory than its own size by far.
+/// Places of the grid that a run may have beside its windows: what lies further is none that it reaches. So a file takes no more
+/// memory than some hundred times its own size, whatever it says.
 const PLACES: f64 = 4096.0;
 
 /// And for each of its windows.

@@ -127,7 +127,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         match (before, found) {
             (Some(right), _) => Ok(right),
             // Parity of what others make of it would not be that of what its member holds, which may read it later.
-            (None, Some((_, false))) if is_there() => Err(UNKNOWN),
+            (None, Some((_, false))) if is_there() && care != Care::Stored => Err(UNKNOWN),
             (None, Some((page, _))) => Ok(Found::Wrong(page)),
             (None, None) if !expected.is_known() && !expected.is_untold => Ok(Found::NothingNeeded),
             // What is not known must not become a part of parity.
