@@ -103,7 +103,7 @@ fn state(arena: &FoundArena) -> String {
         ArenaState::InUse { pid: None } => "in use by a process that is not seen from here".to_owned(),
         ArenaState::Waiting => match &arena.folder {
             Some(folder) => {
-                format!("waiting for its volume: evenkeel serve (or mount) {}{writes}", quoted(folder))
+                format!("waiting for its volume: evenkeel serve {}, or mount{writes}", quoted(folder))
             }
             None => format!("waiting for its volume to be served{writes}"),
         },
