@@ -62,6 +62,9 @@ pub enum Error {
         /// Number of the page of the volume.
         page: u64,
     },
+    /// Pages of sums cannot be written, as what is stored with them cannot be read now.
+    #[error("the table of sums cannot be written, as what is stored with it cannot be read: {0}")]
+    Blocked(DeviceError),
     /// An earlier failure made the volume read-only.
     #[error("read-only since a failure: {0}")]
     Latched(Rc<str>),
@@ -106,7 +109,7 @@ impl Error {
         const EINVAL: i32 = 22;
         const EROFS: i32 = 30;
         match self {
-            Self::Device(device) => device.errno,
+            Self::Device(device) | Self::Blocked(device) => device.errno,
             Self::OutOfRange | Self::TooLarge { .. } => EINVAL,
             Self::Latched(_) => EROFS,
             Self::Damaged { .. }

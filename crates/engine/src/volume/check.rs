@@ -78,7 +78,7 @@ pub async fn check<E: Env, A: Arena, H: PageStore, L: JournalStore>(
     inner.check_readable()?;
     if inner.log.failure().is_none() {
         match volume.checkpoint().await {
-            Ok(()) | Err(Error::Damaged { .. }) => {}
+            Ok(()) | Err(Error::Damaged { .. } | Error::Blocked(_)) => {}
             Err(error) => return Err(error),
         }
     }
@@ -93,7 +93,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// much of it is damaged can be checked as any other.
     pub(super) fn check_readable(&self) -> Result<(), Error> {
         match self.log.failure() {
-            Some(Error::Damaged { .. }) => Ok(()),
+            Some(Error::Damaged { .. } | Error::Blocked(_)) => Ok(()),
             _ => self.check_alive(),
         }
     }

@@ -100,8 +100,6 @@ struct WritesState {
     failure: RefCell<Option<Error>>,
     /// Pages of a checkpoint that cannot go home now, by their places in it, and why.
     blocked: RefCell<Vec<(usize, DeviceError)>>,
-    /// Why a page of the table or of the root cannot.
-    blocked_sums: Cell<Option<DeviceError>>,
     /// Pages of a checkpoint that all drives have, by their places in it, each with the number of its write.
     ended: RefCell<Vec<(u64, Range<usize>)>>,
     ended_pages: Cell<usize>,
@@ -137,7 +135,7 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
             let written = match &bytes {
                 Outbound::Nothing(extent) => {
                     let discarded = device.discard(*extent).await;
-                    inner.note_discard(discarded)
+                    inner.note_discard(discarded).map_err(Error::from)
                 }
                 Outbound::Runs(runs) => match device.write_numbered(&bytes.writes()).await {
                     Ok(number) => {
@@ -145,11 +143,11 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
                         Ok(())
                     }
                     Err(NotWritten::Blocked(_)) => state.write_each(device, runs, places).await,
-                    Err(NotWritten::Failed(error)) => Err(error),
+                    Err(NotWritten::Failed(error)) => Err(error.into()),
                 },
             };
             if let Err(error) = written {
-                state.failure.borrow_mut().get_or_insert(error.into());
+                state.failure.borrow_mut().get_or_insert(error);
             }
             inner.write_back.pace.end_home();
             state.under_way.set(state.under_way.get() - 1);
@@ -201,9 +199,6 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
     /// Waits until all writes have ended; answers which pages cannot go home now, by their places, and why.
     pub(super) async fn all_done(self) -> Result<Vec<(usize, DeviceError)>, Error> {
         self.until_ended().await;
-        if let Some(error) = self.state.blocked_sums.get() {
-            self.inner.write_back.blocked.set(Some(error));
-        }
         self.state.failure.take().map_or_else(|| Ok(self.state.blocked.take()), Err)
     }
 }
@@ -222,7 +217,7 @@ impl WritesState {
         device: &impl PageStore,
         runs: &[(u64, Run)],
         mut places: Range<usize>,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), Error> {
         for (offset, run) in runs {
             let mut offset = *offset;
             for part in run.parts() {
@@ -235,12 +230,8 @@ impl WritesState {
                     (Err(NotWritten::Blocked(error)), Some(place)) => {
                         self.blocked.borrow_mut().push((place, error));
                     }
-                    (Err(error), _) => {
-                        if let NotWritten::Blocked(why) = error {
-                            self.blocked_sums.set(Some(why));
-                        }
-                        return Err(error.into());
-                    }
+                    (Err(NotWritten::Blocked(error)), None) => return Err(Error::Blocked(error)),
+                    (Err(NotWritten::Failed(error)), _) => return Err(error.into()),
                 }
             }
         }

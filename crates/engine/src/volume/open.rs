@@ -247,7 +247,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             // any more, and the log keeps what it holds.
             Ok(()) | Err(Error::Damaged { .. }) => {}
             // Nor where a page of sums is stored with what cannot be read now.
-            Err(_) if inner.write_back.blocked.get().is_some() => {}
+            Err(Error::Blocked(_)) => {}
             Err(error) => return Err(error),
         }
         inner.home.device.note_readers(true);

@@ -90,7 +90,7 @@ impl Error {
 impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::Device(error) => Self::Device(error),
+            EngineError::Device(error) | EngineError::Blocked(error) => Self::Device(error),
             EngineError::OutOfRange => Self::OutOfRange,
             EngineError::TooLarge { max_bytes } => Self::TooLarge { max_bytes },
             EngineError::Damaged { page } => Self::Damaged { page },

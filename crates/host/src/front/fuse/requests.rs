@@ -24,7 +24,7 @@ use super::waiters::Waiters;
 use crate::event_loop::Loop;
 use crate::front::session::FileSystemFigures;
 use crate::front::statistics::{CommandKind, Counting, Lately};
-use crate::wait::yield_now;
+use crate::wait::{Notify, Raced, race, yield_now};
 
 /// How long the kernel may keep what it was told of a name or a file.
 pub(super) const ATTRIBUTES_KEPT: Duration = Duration::from_secs(3600);
@@ -48,6 +48,9 @@ const SETTLED_BYTES: u64 = 4 << 20;
 
 /// With less room than this the kernel is not asked to write back.
 const WRITTEN_BACK_FREE_BYTES: u64 = 16 << 20;
+
+/// So long one waits for another whose pages are written back: each holds what these writes need, too.
+const WRITING_BACK_MAX_NS: u64 = 1_000_000_000;
 
 /// An attribute that a write takes away.
 const CAPABILITIES: &[u8] = b"security.capability";
@@ -90,6 +93,7 @@ pub(super) struct Files<S: Store> {
     notifier: OnceCell<Notifier>,
     /// Whether the kernel is asked to write back what is mapped; one at a time.
     writes_back: Cell<bool>,
+    wrote_back: Notify,
     pub(super) long_requests: Rc<LongRequests>,
     /// As they were when nothing was in the middle of something.
     figures: Cell<FileSystemFigures>,
@@ -105,6 +109,7 @@ impl<S: Store> Files<S> {
             waiters: Waiters::default(),
             notifier: OnceCell::new(),
             writes_back: Cell::default(),
+            wrote_back: Notify::default(),
             long_requests: Rc::default(),
             figures: Cell::default(),
         }
@@ -432,19 +437,39 @@ impl<S: Store> Files<S> {
     }
 
     /// Has the kernel write back what programs changed of a range through a map, and did not sync; false where that cannot be now. On
-    /// a thread: it asks for these writes before that is done, and they need room here beside who waits for them. So nobody waits
-    /// for another, and none is begun that would find no room: the kernel would forget what was mapped.
+    /// a thread: it asks for these writes before that is done, and they need room here beside who waits for them. So few wait, and
+    /// not for long; and nothing is asked for that might find no room: the kernel would forget what was mapped.
     async fn write_back(&self, inode: u32, (offset, len): (u64, u64)) -> bool {
         let Some(notifier) = self.notifier.get() else { return true };
-        if self.figures().free_bytes < WRITTEN_BACK_FREE_BYTES || self.writes_back.replace(true) {
-            return false;
+        let (node, end) = (INodeNo(number_of(inode)), offset.saturating_add(len));
+        let mut at = offset;
+        while at < end {
+            if !self.may_write_back().await {
+                return false;
+            }
+            let part = (end - at).min(self.figures().free_bytes / 2);
+            if part < (end - at).min(WRITTEN_BACK_FREE_BYTES / 2) {
+                self.writes_back.set(false);
+                self.wrote_back.all();
+                return false;
+            }
+            let (notifier, from) = (notifier.clone(), i64::try_from(at).unwrap_or(i64::MAX));
+            let bytes = i64::try_from(part).unwrap_or(i64::MAX);
+            let called = self.env.blocking(move || notifier.inval_inode(node, from, bytes)).await;
+            self.writes_back.set(false);
+            self.wrote_back.all();
+            if !matches!(called, Ok(Ok(()))) {
+                return false;
+            }
+            at += part;
         }
-        let (notifier, node) = (notifier.clone(), INodeNo(number_of(inode)));
-        let (offset, len) =
-            (i64::try_from(offset).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
-        let called = self.env.blocking(move || notifier.inval_inode(node, offset, len)).await;
-        self.writes_back.set(false);
-        called.is_ok()
+        true
+    }
+
+    /// Waits until nobody else has the kernel write back, if that is soon.
+    async fn may_write_back(&self) -> bool {
+        let free = self.wrote_back.until(|| (!self.writes_back.replace(true)).then_some(()));
+        matches!(race(free, self.env.sleep(WRITING_BACK_MAX_NS)).await, Raced::First(()))
     }
 
     /// The hole that an answer to a question for data or a hole tells of, if any: no more of it than is looked at.

@@ -84,7 +84,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let mut damaged = 0;
         for number in 0..stripes.data() {
             let shard = Shard { stripe, number };
-            let found = self.right_page(striping, shard, offset, (Care::RightBytes, Urgency::Copy)).await;
+            let found = self.right_page(striping, shard, offset, (Care::Stored, Urgency::Copy)).await;
             let Some(verifier) = self.verifier.borrow().as_ref().and_then(Weak::upgrade) else {
                 return damaged;
             };
